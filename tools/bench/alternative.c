@@ -230,8 +230,9 @@ is_over_heap (const Recorded *recorded, const RecordedObject *pool)
   return upstream != NULL && upstream->object_class == TARN_TRACE_HEAP;
 }
 
-/* Returns FALSE if the recording has no object that the alternative would change.  Leading bits
- * matter only to pools that are not over a heap, and growth matters only to heaps. */
+/* Returns FALSE if the recording lacks the objects that a change needs.  To add a heap, or to
+ * change leading bits while heaps stay, the alternative needs a pool that is not over a heap.  To
+ * remove heaps but not pools, or to change the growth of heaps, it needs a heap. */
 gboolean
 alternative_applies (const Alternative *self, const Recorded *recorded)
 {

@@ -8,8 +8,8 @@
 
 #include "recorded.h"
 
-/* An alternative: changes to the program's pools and heaps.  A field without a change stands for
- * the program's own value.
+/* An alternative: changes to the pools and heaps of a recorded program.  Each field after label is
+ * one change.  A field that is FALSE, 0 or -1, as noted below, keeps what the program chose.
  *
  * Invariant: has_heaps and has_no_heaps are not both TRUE; has_no_pools implies has_no_heaps. */
 typedef struct
@@ -18,10 +18,11 @@ typedef struct
   gboolean has_heaps;    /* adds a heap below pools that have none */
   gboolean has_no_heaps; /* puts pools over the backend, without heaps */
   gboolean has_no_pools;
-  gint leading_bits;   /* -1: keeps the program's value */
-  gint cache_blocks;   /* for each thread; -1: keeps the program's value */
-  gsize limit_bytes;   /* for each pool; 0: keeps the program's limit */
-  gdouble limit_share; /* the limit as a share of each pool's peak of managed bytes; 0: no share */
+  gint leading_bits; /* -1: keeps the program's value */
+  gint cache_blocks; /* blocks in each thread's cache; -1: keeps the program's value */
+  gsize limit_bytes; /* for each pool; 0: keeps the program's limit */
+  /* Sets the limit of each pool to this share of the pool's peak of managed bytes; 0: sets none */
+  gdouble limit_share;
   gboolean holds_nothing;
   gsize hold_bytes;   /* TarnPoolOptions.hold_bytes; 0: keeps the program's value */
   gsize growth_bytes; /* growth of heaps; 0: keeps the program's value */
@@ -32,8 +33,8 @@ typedef struct
  * list. */
 GPtrArray *alternatives_parse (const gchar *list, GError **error);
 
-/* Creates an alternative that changes nothing, or only adds a heap below each pool if
- * @has_heaps. */
+/* Creates an alternative that keeps everything as recorded.  If @has_heaps, it adds a heap below
+ * each pool that has none. */
 Alternative *alternative_new_as_recorded (gboolean has_heaps);
 Alternative *alternative_copy_with_heaps (const Alternative *self);
 void alternative_free (Alternative *self);

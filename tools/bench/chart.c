@@ -19,8 +19,8 @@
 #define LEGEND_STEP 20
 #define CAPTION 60
 #define CAPTION_STEP 18
-#define CAP 3    /* half the length of the line at each end of a bar */
-#define DODGE 3  /* between the marks that two lines have at the same place */
+#define CAP 3    /* half the length of the short line that ends a bar */
+#define DODGE 3  /* how far apart two lines' marks for the same x stand */
 #define INSET 20 /* free space at both ends of the x axis if the chart has marks */
 #define LABEL 16 /* a label's height with its margin */
 
@@ -130,7 +130,7 @@ append_text (GString *svg, const gchar *text)
   g_string_append (svg, escaped);
 }
 
-/* Appends a number, with a point in every locale. */
+/* Appends @before and a number.  Writes a decimal point in every locale. */
 static void
 append_number (GString *svg, const gchar *before, gdouble value)
 {
@@ -172,7 +172,7 @@ axis_place (const Axis *axis, gdouble value)
   return axis->first + axis->inset + share * (axis->last - axis->first - 2 * axis->inset);
 }
 
-/* Chooses the distance of ticks: 1, 2 or 5 times a power of ten. */
+/* Chooses the distance between two ticks of a linear axis: 1, 2 or 5 times a power of ten. */
 static gdouble
 choose_step (gdouble range)
 {
@@ -182,7 +182,8 @@ choose_step (gdouble range)
   return power * (factor < 2 ? 1 : factor < 5 ? 2 : 5);
 }
 
-/* Rounds a value down: to 1, 2 or 5 times a power of ten, or to a power of two. */
+/* Rounds a value down.  The result is a power of two if @base is 2.  Otherwise it is 1, 2 or 5
+ * times a power of ten. */
 static gdouble
 round_down (gdouble value, guint base)
 {
@@ -203,7 +204,7 @@ round_up (gdouble value, guint base)
   return value <= down * (1 + 1e-9) ? down : down * step;
 }
 
-/* Rounds the ends of an axis to ticks, so that each end has a number. */
+/* Extends an axis, so that it begins and ends at a tick. */
 static void
 axis_round (Axis *axis)
 {
@@ -327,8 +328,9 @@ append_axes (GString *svg, const Chart *chart, const Axis *x, const Axis *y)
 
 /* Lines */
 
-/* Gets the place of a point on the x axis.  Shifts the marks of each line, so that several lines'
- * marks at the same place stand side by side. */
+/* Returns the x coordinate, in pixels, at which a point of the chart's line @index is drawn.  If
+ * the chart has marks, shifts each line by its own distance.  So the marks that several lines have
+ * for the same x stand side by side. */
 static gdouble
 point_place (const Chart *chart, guint index, const ChartPoint *point, const Axis *x)
 {
@@ -337,7 +339,7 @@ point_place (const Chart *chart, guint index, const ChartPoint *point, const Axi
   return axis_place (x, point->x) + (chart->has_marks ? shift : 0);
 }
 
-/* Appends a mark with a bar from the least to the greatest value. */
+/* Appends a point's mark, and a vertical bar from point->low to point->high. */
 static void
 append_mark (GString *svg, const ChartPoint *point, gdouble place, const gchar *color,
              const Axis *y)

@@ -14,7 +14,9 @@
 typedef struct
 {
   gdouble x, y;
-  gdouble low, high; /* the ends of the spread of y; without a spread both are y */
+  /* The least and the greatest measured value of which y is the median.  Both are y if the point
+   * has only one value. */
+  gdouble low, high;
 } ChartPoint;
 
 /* A line. */
@@ -30,10 +32,11 @@ typedef struct
 {
   gchar *title;
   const gchar *x_label, *y_label; /* with units */
-  gboolean is_logarithmic;        /* both axes, with bases 2 and 10; values must be above 0 */
-  gboolean has_marks;             /* draws a mark at each point */
-  gboolean is_stepped;            /* each value holds until the next point */
-  GPtrArray *lines;               /* ChartLines */
+  /* The x axis is logarithmic with base 2, the y axis with base 10.  All values must be above 0. */
+  gboolean is_logarithmic;
+  gboolean has_marks;  /* draws a mark at each point */
+  gboolean is_stepped; /* each value holds until the next point */
+  GPtrArray *lines;    /* ChartLines */
 } Chart;
 
 /* Creates a chart without lines.  Takes over @title. */
@@ -45,7 +48,8 @@ ChartLine *chart_add_line (Chart *chart, const gchar *name);
 void chart_line_add (ChartLine *line, gdouble x, gdouble y);
 void chart_line_add_spread (ChartLine *line, gdouble x, gdouble y, gdouble low, gdouble high);
 
-/* Formats Charts one below the other, with the caption at the bottom.  Free it with g_free (). */
+/* Returns the text of an SVG drawing: the Charts one below the other, and the caption at the
+ * bottom.  Free the text with g_free (). */
 gchar *charts_format (const GPtrArray *charts, const gchar *caption);
 
 #endif

@@ -11,9 +11,11 @@
 /* A counter. */
 typedef struct
 {
-  gsize budget;     /* bytes; 0: no limit; atomic */
-  gsize used;       /* bytes; atomic */
-  guint64 reserved; /* bytes of addresses so far, which are never reused; atomic */
+  gsize budget; /* bytes; 0: no limit; atomic */
+  gsize used;   /* bytes; atomic */
+  /* Atomic: the size of the address range that has been used up so far.  Addresses are never
+   * reused. */
+  guint64 reserved;
   gsize granularity;
   Meter *meter;                /* nullable */
   SimulatedQueues *all_queues; /* nullable */
@@ -31,8 +33,8 @@ meter_add (Meter *meter, gsize size)
     ;
 }
 
-/* Makes up addresses for new memory.  Leaves a gap behind the memory, so that two neighbours are
- * never taken for one memory. */
+/* Makes up an address for @size bytes of new memory, and returns it.  Leaves unused addresses
+ * behind the memory, so that no memory ends where another one begins. */
 static guint64
 take_addresses (Counter *counter, gsize size)
 {

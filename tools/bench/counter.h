@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A fake allocator that only counts bytes: the cost of a pool over it is the pool's own. */
+ * A counter: a fake allocator that only counts bytes.  Because it does no other work, the time that
+ * a pool over it takes is spent in the pool itself. */
 
 #ifndef COUNTER_H
 #define COUNTER_H
@@ -10,7 +11,7 @@
 
 #include "simulated-queues.h"
 
-/* A meter: the bytes of all counters that share it.
+/* A meter: the bytes that all counters that share it have allocated together.
  *
  * Invariant, between calls: used <= peak. */
 typedef struct
@@ -22,14 +23,16 @@ typedef struct
 /* Options of a counter. */
 typedef struct
 {
-  gsize budget;            /* bytes; 0: no limit */
-  gsize granularity;       /* bytes of virtual memory; 0: sub-buffers instead of virtual memory */
+  gsize budget; /* bytes; 0: no limit */
+  /* Granularity of virtual memory, in bytes.  0: the counter has sub-buffers instead. */
+  gsize granularity;
   gsize part_alignment;    /* 0: the default */
   gboolean releases_parts; /* sub-buffers must be released, as in OpenCL */
   gboolean frees_in_order; /* memory may be freed while queues use it */
   gboolean has_queues;     /* the counter has simulated queues */
   Meter *meter;            /* nullable; the caller owns it, and frees it after the counter */
-  SimulatedQueues *all_queues; /* event_record_all records an event on all of these; nullable */
+  /* The queues on which TarnAllocatorOps.event_record_all records an event; nullable */
+  SimulatedQueues *all_queues;
 } CounterOptions;
 
 /* The granularity of virtual memory on most devices. */

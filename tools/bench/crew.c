@@ -84,8 +84,9 @@ crew_get_window_peak (const Job *job, guint thread)
   return peak;
 }
 
-/* Runs a loop once through all sizes, to fill pools and caches.  For a driver, one allocation is
- * enough. */
+/* Runs a loop once before it is timed, to fill pools and caches.  A loop that checks the stop flag
+ * after each chunk of allocations allocates each of its N_SIZES sizes once.  For a driver, a chunk
+ * of one allocation is enough. */
 static void
 warm_up (Worker *worker, Loop loop)
 {
@@ -135,9 +136,9 @@ run_worker (gpointer data)
   return NULL;
 }
 
-/* Chooses the number of allocations between two looks at the stop flag.  For a driver, which is
- * slow, it is 1 if all blocks have one size.  Otherwise it is N_MIXED_SIZES, so that each size has
- * its share. */
+/* Chooses the number of allocations between two checks of the stop flag.  For a driver, which is
+ * slow, the number is 1 if all blocks have one size.  Otherwise it is N_MIXED_SIZES, so that a
+ * thread has allocated each size equally often when it stops. */
 static guint
 choose_chunk (const Job *job)
 {
@@ -169,8 +170,10 @@ worker_init (Worker *worker, Crew *crew, guint index, Ring *rings)
   fill_sizes (worker->sizes, job->sizes, index);
 }
 
-/* Computes the result.  The time is from the first start to the last end.  A thread that had no
- * processor at the end stops later, and its later blocks count, too. */
+/* Computes the result: the nanoseconds that a thread takes for one block.  The time runs from the
+ * start of the first thread to the end of the last one.  A thread that waits for a processor when
+ * the flag is set stops later than the others; the blocks that it allocates until then count,
+ * too. */
 static gboolean
 sum_up (Worker *workers, const Job *job, gdouble *ns, GError **error)
 {

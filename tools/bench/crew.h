@@ -13,7 +13,7 @@
 typedef enum
 {
   SIZES_ONE,  /* ONE_SIZE */
-  SIZES_MIXED /* N_MIXED_SIZES, evenly spread on a logarithmic scale, equally often */
+  SIZES_MIXED /* N_MIXED_SIZES sizes, each equally often; their logarithms are evenly spaced */
 } Sizes;
 
 #define ONE_SIZE ((gsize) 64 << 10)
@@ -27,21 +27,24 @@ typedef struct
   const Source *source;
   TarnPool *pool; /* NULL if the subject is not a pool */
   Subject subject;
-  Pattern pattern; /* PATTERN_PRODUCE: threads 0, 2, ... produce, and the next one consumes */
+  /* If it is PATTERN_PRODUCE, threads 0, 2, ... produce, and threads 1, 3, ... consume. */
+  Pattern pattern;
   Sizes sizes;
   guint n_threads;
   gdouble seconds;
   gboolean has_one_queue; /* all threads share one queue */
-  guint n_queues;         /* for SUBJECT_TURNS, which has one thread: a power of two */
+  /* Only for SUBJECT_TURNS: the number of queues that its only thread names in turn, a power of
+   * two */
+  guint n_queues;
 } Job;
 
 /* Runs a job; call it in the thread that opened the source.  Every thread first runs its loop once,
- * to fill pools and caches.  Then all start together, and stop after job->seconds.  Stores the
- * nanoseconds that a thread takes for one block.  If one thread allocates a block and another one
- * frees it, the two count as one thread. */
+ * to fill pools and caches.  Then all threads start the timed loop together, and stop after
+ * job->seconds.  Stores in @ns the nanoseconds that a thread takes for one block.  If one thread
+ * allocates a block and another one frees it, the two count as one thread. */
 gboolean crew_run (const Job *job, gdouble *ns, GError **error);
 
-/* Computes the most bytes that a thread has in its window. */
+/* Computes the most bytes that a thread of a PATTERN_WINDOW job has allocated at a time. */
 guint64 crew_get_window_peak (const Job *job, guint thread);
 
 /* Gets the monotonic time in nanoseconds. */

@@ -42,8 +42,8 @@ static struct
 #undef X
 } cuda;
 
-/* Opens the driver's library.  Tarn has opened the library already, because Tarn has a context.  So
- * the library stays open. */
+/* Opens the driver's library, and returns a handle that nobody closes.  The library stays open in
+ * any case: Tarn opened it when it made the context. */
 static gpointer
 open_library (void)
 {
@@ -102,8 +102,9 @@ check_status (unsigned int status, const gchar *call, GError **error)
 
 /* Contexts and streams */
 
-/* Opens a device.  Changing the environment is safe, because only one device is open at a time, by
- * one thread. */
+/* Opens a device.  For a moment, sets the environment variable CUDA_DEVICE, by which
+ * tarn_cuda_make_default_context () chooses the device.  Changing the environment is safe, because
+ * only one device is open at a time, by one thread. */
 static gboolean
 handle_open (const Device *device, gpointer *handle, GError **error)
 {

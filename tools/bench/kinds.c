@@ -28,7 +28,7 @@ make_null_plain (gpointer simulated /* nullable */, GError **error)
   return counter_new (&options);
 }
 
-/* A kind without a heap, and the same kind with a heap. */
+/* Two elements of kinds[]: a kind without a heap, and the same kind with a heap. */
 #define BOTH(name, backend, make)                                                                  \
   { name, backend, make, NULL, FALSE, FALSE }, { name "+heap", backend, make, NULL, FALSE, TRUE }
 

@@ -11,7 +11,7 @@
 #include "../devices.h"
 #include "simulated-queues.h"
 
-/* A backend: functions that the kinds of one driver share. */
+/* A backend: functions that all kinds of memory of one driver share. */
 typedef struct
 {
   const gchar *name; /* a Device.kind */
@@ -31,7 +31,8 @@ typedef struct
   const Backend *backend; /* NULL: the kind needs no device */
   TarnAllocator *(*make) (gpointer handle, GError **error);
   void (*enter) (gpointer handle); /* nullable: called in each thread before it allocates */
-  gboolean is_pool;  /* the driver's own pool, which is measured without a pool of Tarn's */
+  /* The driver has its own pool for this kind, so no pool of Tarn is put over it. */
+  gboolean is_pool;
   gboolean has_heap; /* a heap is between the pool and the driver */
 } Kind;
 
@@ -42,9 +43,11 @@ typedef struct
   const Device *device; /* NULL: the kind needs no device */
   gpointer handle;
   TarnAllocator *driver;
-  TarnAllocator *allocator;   /* the upstream of pools: the driver, or a heap */
-  GPtrArray *queues;          /* the queues that were needed so far */
-  SimulatedQueues *simulated; /* for kinds that need no device; NULL: no queues */
+  TarnAllocator *allocator; /* the upstream of pools: the driver, or a heap */
+  GPtrArray *queues;        /* the queues that were needed so far */
+  /* The queues of a kind that needs no device.  NULL: the kind has a device, or queues are not
+   * used. */
+  SimulatedQueues *simulated;
 } Source;
 
 extern const Kind kinds[];
@@ -56,15 +59,16 @@ extern const gsize n_kinds;
 Source *source_open (const Kind *kind, const Device *device, gboolean has_queues, guint64 lag,
                      GError **error);
 void source_close (Source *source);
-/* Gets the place of the source's device.  Returns "none" if it has no device. */
+/* Returns Device.place of the source's device, such as "cuda:0", or "none" if the source has no
+ * device. */
 const gchar *source_get_place (const Source *source);
 
 /* Creates another, empty heap for pools.  If the kind has no heap, references the driver's
  * allocator instead. */
 TarnAllocator *source_make_allocator (const Source *source, GError **error);
 
-/* Gets a queue by its index, the same queue each time.  The source owns it.  Call it in the thread
- * that opened the source. */
+/* Returns the queue with an index, which the source owns.  Creates the queue if there is none yet.
+ * Call it in the thread that opened the source. */
 gpointer source_get_queue (const Source *source, guint index, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Source, source_close)

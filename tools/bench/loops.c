@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The loops that are timed.  Keep all else out of them. */
+ * The loops that are timed.  Keep all other code out of them: it would be timed, too. */
 
 #include "loops.h"
 

@@ -15,26 +15,28 @@
 /* The subject that is measured. */
 typedef enum
 {
-  SUBJECT_MALLOC, /* malloc (64) and free () for any size: the yardstick */
+  SUBJECT_MALLOC, /* the yardstick: malloc (64) and free (), whatever the size is */
   SUBJECT_POOL,
   SUBJECT_ORDERED, /* a pool, with requests that name the thread's queue */
   SUBJECT_TURNS,   /* a pool, with requests that name many queues in turn */
-  SUBJECT_DRIVER,  /* the functions of a direct allocator */
+  SUBJECT_DRIVER,  /* the functions of an allocator, without a pool */
   N_SUBJECTS
 } Subject;
 
 /* The pattern of allocating and freeing. */
 typedef enum
 {
-  PATTERN_PAIRS,   /* frees each block before the next one is allocated */
-  PATTERN_WINDOW,  /* frees the oldest of WINDOW_BLOCKS before the next one is allocated */
-  PATTERN_ROUNDS,  /* allocates ROUND_BLOCKS, frees them, and returns them to the driver */
+  PATTERN_PAIRS,  /* frees each block before the next one is allocated */
+  PATTERN_WINDOW, /* keeps WINDOW_BLOCKS blocks; frees the oldest before it allocates another */
+  /* Allocates ROUND_BLOCKS blocks, and frees them all.  A pool then returns them to the driver. */
+  PATTERN_ROUNDS,
   PATTERN_PRODUCE, /* puts blocks into the lane's ring, and NULL at the end */
   PATTERN_CONSUME, /* takes blocks from the lane's ring and frees them, until NULL comes */
   N_PATTERNS
 } Pattern;
 
-#define N_SIZES 1024 /* sizes that a loop takes in turn; a power of two */
+/* The length of the list of sizes that a loop requests in turn; a power of two */
+#define N_SIZES 1024
 #define WINDOW_BLOCKS 64
 #define ROUND_BLOCKS 16
 

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Measures the recovery from out-of-memory: all memory is held in small blocks when a large one is
- * requested.  Devices are not filled for this: the pool has a limit instead. */
+ * Measures the recovery from out-of-memory.  All memory that the pool may have is in small held
+ * blocks when a large block is requested.  So the pool must return held blocks before it can serve
+ * the request.  A device is not filled for this: the pool over it has a limit instead. */
 
 #include "counter.h"
 #include "measures.h"
@@ -83,7 +84,8 @@ recover_once (TarnPool *pool, Recovery *recovery, GError **error)
   return block != NULL;
 }
 
-/* Recovers as often as there is time for, but at least once.  Stores the means. */
+/* Repeats the recovery until @seconds have passed, but at least once.  Stores the mean time and the
+ * mean number of calls. */
 static gboolean
 recover (TarnPool *pool, gdouble seconds, Recovery *mean, GError **error)
 {

@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * Measures the memory that threads take from the driver while each keeps a window of live blocks.
- * Compares it with the most bytes that all threads together have in use at a moment, and with the
- * sum of each thread's own peak.  Also counts the heap's moves after the first repetition. */
+ * Compares this memory with the most bytes that all threads together have in use at a moment, and
+ * with the sum of the threads' own peaks.  Also counts how often the heap moves a segment
+ * (TarnHeapStats.moves) after the first run. */
 
 #include "measures.h"
 
@@ -13,7 +14,8 @@ typedef struct
   Result *of_use, *of_peaks, *moves; /* moves is NULL without a heap */
 } Rows;
 
-/* The peaks of bytes so far, and the number of moves. */
+/* Counters so far: the most bytes taken from the driver, the most bytes in use, and the number of
+ * segments that the heap moved. */
 typedef struct
 {
   gdouble taken, active; /* bytes */

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Measures traces: how much memory a pool takes for the blocks in use, and how long it takes.  Each
- * replay begins with an empty pool. */
+ * Measures replays of traces: how much memory the pool takes from the driver compared with the
+ * bytes in use, how many driver calls it needs, and how long the replay takes.  Each replay begins
+ * with an empty pool. */
 
 #include "measures.h"
 #include "replay.h"
@@ -68,8 +69,9 @@ get_calls (const Replay *replay)
 
 /* Overhead */
 
-/* Adds a point.  Keeps only one point of each stretch of the trace: the one with the most managed
- * bytes. */
+/* Adds a point for event @index of @n_events.  If the trace has more than MAX_POINTS events,
+ * divides it into MAX_POINTS stretches, and keeps only the point of each stretch that has the most
+ * managed bytes. */
 static void
 add_point (GArray *points, TracePoint point, guint index, guint n_events)
 {

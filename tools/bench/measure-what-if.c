@@ -22,7 +22,7 @@ typedef struct
   const Recorded *recorded;
   const Source *source;
   WhatIf *table;
-  gsize *peaks; /* for each pool, the most bytes that it managed at any time of the recording */
+  gsize *peaks; /* for each pool, the most bytes that it managed during the first replay */
 } Trial;
 
 static gdouble
@@ -69,7 +69,8 @@ time_once (const Trial *trial, const Alternative *alternative, gdouble *ns, GErr
          && recorded_replay_time (&replay, &rebuilt, ns, error);
 }
 
-/* Times the steps.  Large programs are not repeated: their many steps are repetition enough. */
+/* Times the steps in several repetitions.  No repetition begins after MAX_TIMED_NS, so a large
+ * program may be replayed only once: its many steps are repetition enough. */
 static gboolean
 time_steps (const Trial *trial, const Alternative *alternative, WhatIfRow *row, GError **error)
 {
@@ -94,8 +95,9 @@ keep_peaks (const Rebuilt *rebuilt, gsize *peaks)
     peaks[i] = rebuilt->objects[i].pool_stats.peak_managed_bytes;
 }
 
-/* Tells whether a replay changes nothing, so that its counters must equal the recording's.  A
- * kind's own heap changes nothing if each recorded pool has a heap already. */
+/* Tells whether a replay changes nothing, so that its counters must equal those of the recording.
+ * Even on a kind of memory that has a heap, nothing changes if each recorded pool has a heap
+ * already. */
 static gboolean
 is_as_recorded (const Trial *trial, const Alternative *alternative)
 {
@@ -103,8 +105,8 @@ is_as_recorded (const Trial *trial, const Alternative *alternative)
          && !(alternative->has_heaps && alternative_applies (alternative, trial->recorded));
 }
 
-/* Replays with blocks traced, because they were traced in the recorded program.  This makes the
- * counters exact. */
+/* Replays a recording while the library traces blocks, as it did while the program was recorded.
+ * This makes the counters exact. */
 static gboolean
 replay_traced (RecordedReplay *replay, Rebuilt *rebuilt, GError **error)
 {
@@ -150,8 +152,8 @@ fill_row (const Trial *trial, const Alternative *alternative)
     row->error = g_strdup (error->message);
 }
 
-/* Tries the program as recorded, and then all alternatives.  If the kind has a heap, each of them
- * also gets a heap below each pool. */
+/* Tries the program as recorded, and then all alternatives.  If the kind has a heap, every replay
+ * puts a heap below each pool that has none, unless the alternative removes heaps. */
 static void
 try_all (const Trial *trial)
 {

@@ -18,7 +18,7 @@ static void measure_cost (const Bench *bench, const Source *source, const Measur
         SUBJECT_##subject, SIZES_##sizes, THREADS_##threads, 0                                     \
   }
 
-/* The measure of one thread that uses @n queues in turn. */
+/* A measure of the cost of a loop in which one thread uses @n queues in turn. */
 #define TURNS(n)                                                                                   \
   {                                                                                                \
     "turns", measure_cost, TRUE, FALSE, PATTERN_WINDOW, SUBJECT_TURNS, SIZES_MIXED, THREADS_ONE, n \
@@ -171,8 +171,8 @@ compute_hit_share (const Cost *cost)
   return served > 0 ? (gdouble) without_driver / (gdouble) served : (gdouble) NAN;
 }
 
-/* Measures all rows.  Repeats the rows in turn, so that a gain compares values that were measured
- * under the same conditions. */
+/* Measures all rows.  Each repetition runs every row once.  So the rows that a gain compares were
+ * measured under the same conditions. */
 static void
 measure_cost (const Bench *bench, const Source *source, const Measure *measure)
 {

@@ -28,7 +28,9 @@ typedef struct
   const GPtrArray *recordings;   /* Recordeds for every kind */
   const GPtrArray *alternatives; /* Alternatives for the recordings; nullable */
   gboolean has_all_alternatives; /* tries also alternatives that change nothing */
-  gboolean has_queues;    /* each thread has a queue; traces have their own queues and threads */
+  /* Each thread of a crew has its own queue, and a trace is replayed with its own queues and
+   * threads. */
+  gboolean has_queues;
   gboolean has_one_queue; /* all threads share one queue */
   guint64 lag;            /* steps by which simulated queues are late */
   Results *results;       /* results of the current measure */
@@ -57,7 +59,7 @@ struct _Measure
 extern const Measure measures[];
 extern const gsize n_measures;
 
-/* Tells whether a measure is for a kind of memory, and for the settings. */
+/* Tells whether a measure can run on a kind of memory with the settings in @bench. */
 gboolean measure_applies (const Measure *measure, const Bench *bench, const Kind *kind);
 
 /* Shows the progress on a terminal. */
@@ -66,7 +68,7 @@ void bench_show_progress (const Bench *bench, guint repetition);
 /* Prints the results of the current measure, which are complete, and empties bench->results. */
 void bench_hand_over (const Bench *bench);
 
-/* Run a measure and add its results.  Each is in a file measure-*.c. */
+/* Run a measure and add its results.  These functions are in the files measure-*.c. */
 void measure_recovery (const Bench *bench, const Source *source, const Measure *measure);
 void measure_memory (const Bench *bench, const Source *source, const Measure *measure);
 void measure_taken (const Bench *bench, const Source *source, const Measure *measure);

@@ -83,8 +83,8 @@ join_names (GetName get_name, gsize n)
   return g_string_free (text, FALSE);
 }
 
-/* Parses a list of names.  A list of NULL selects all names without heaps.  Returns a boolean for
- * each name, or NULL with an error. */
+/* Parses a list of names.  If @list is NULL, selects all names without heaps.  Returns an array
+ * with a boolean for each of the @n names, TRUE if it is selected; or NULL with an error. */
 static gboolean *
 parse_names (const gchar *option, const gchar *list, GetName get_name, gsize n, GError **error)
 {
@@ -194,7 +194,8 @@ weave_traces (Options *options, GError **error)
   return TRUE;
 }
 
-/* Reads a trace or a recording; recordings are replayed separately. */
+/* Reads a file, and adds it to options->recordings if it is a recording, otherwise to
+ * options->traces. */
 static gboolean
 read_trace (Options *options, const gchar *path, GError **error)
 {
@@ -301,7 +302,7 @@ choose_measures (Options *options, GError **error)
   return TRUE;
 }
 
-/* Checks that the file of --plot can be written, and that it is no trace. */
+/* Checks that the file of --plot can be written, and that it is not also the file of a --trace. */
 static gboolean
 check_plot (const Options *options, GError **error)
 {

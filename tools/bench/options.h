@@ -35,8 +35,8 @@ typedef struct
   GPtrArray *alternatives; /* Alternatives; NULL: none */
 } Options;
 
-/* Reads the command line, and the traces that it names.  If --version was given, nothing else is
- * parsed. */
+/* Reads the command line, and the traces that it names.  If it has --version, checks no other
+ * option and reads no trace. */
 gboolean options_parse (Options *options, gint *argc, gchar ***argv, GError **error);
 /* Tells whether recordings are the only thing that is replayed or measured. */
 gboolean options_have_only_what_if (const Options *options);

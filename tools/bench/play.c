@@ -26,7 +26,8 @@ typedef struct
   pthread_cond_t over;
   guint next; /* step */
   gboolean is_over;
-  GThread *ended; /* about to end; the thread of the next turn joins it; nullable */
+  /* A thread that is about to end; the thread of the next turn joins it; nullable */
+  GThread *ended;
 
   gboolean has_failed; /* atomic */
 } Stage;
@@ -36,10 +37,11 @@ struct _Player
 {
   Stage *stage;
   guint index;
-  GThread *thread;              /* NULL: it was joined */
-  guint last;                   /* its last step */
-  pthread_cond_t turn;          /* with the lock: this thread's turn, or the play is over */
-  GArray *steps;                /* guints: its own steps, if all run at the same time */
+  GThread *thread; /* NULL: it was joined */
+  guint last;      /* its last step */
+  /* Signalled under Stage.lock when the turn of this thread comes, or the play is over */
+  pthread_cond_t turn;
+  GArray *steps;                /* guints: the steps of this thread; only for play_together () */
   gint64 start, end;            /* nanoseconds */
   gchar apart[CACHE_LINE_PAIR]; /* the next Player shares no cache line with this one */
 };
@@ -178,7 +180,8 @@ take_turn (Stage *stage, guint index)
     }
 }
 
-/* Tells whether a thread must end: it has made its last step, and the play goes on. */
+/* Tells whether a thread must end now, because it has made its last step and play->has_ends.  If
+ * the play is over, returns FALSE: then all threads end anyway. */
 static gboolean
 has_to_end (const Player *player)
 {

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A play: steps that several threads make.  A thread of a play may live only from its first step to
- * its last one.  Then its thread cache lives as long as it did in the recorded program. */
+ * A play: steps that several threads make.  If Play.has_ends, a thread ends after its last step,
+ * while the play goes on.  Then the thread's cache of blocks ends at the same step as in the
+ * recorded program. */
 
 #ifndef PLAY_H
 #define PLAY_H
@@ -17,7 +18,9 @@ typedef struct
   guint (*get_thread) (gconstpointer data, guint step);
   gboolean (*make) (gpointer data, guint step); /* returns FALSE to end the play */
   gpointer data;
-  gboolean has_ends; /* only in turns: each thread ends after its last step, not with the play */
+  /* Only for play_in_turns (): each thread ends after its last step.  FALSE: all threads live until
+   * the play is over. */
+  gboolean has_ends;
 } Play;
 
 /* Makes all steps in their order, each in its thread.  Returns FALSE without an error if a step

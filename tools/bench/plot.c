@@ -37,8 +37,8 @@ is_same_source (const Result *left, const Result *right)
   return left->kind == right->kind && g_str_equal (left->device, right->device);
 }
 
-/* Names the line of a row.  The measure "driver" has two lines, with different block sizes, so
- * their names include the size. */
+/* Returns the name of the line to which a row belongs.  The measure "driver" has two lines, one for
+ * each choice of block sizes, so their names include row->parameter. */
 static gchar *
 name_line (const Result *row)
 {
@@ -55,8 +55,9 @@ add_cost (ChartLine *line, guint threads, const Spread *ns)
                          MAX (ns->max, 0.1));
 }
 
-/* Adds the yardstick of one measure, because malloc () costs the same in all.  Takes the first
- * measure other than "driver", which has only one number of threads. */
+/* Adds a line for the yardstick: the cost of malloc (64) and free ().  This cost is the same in all
+ * measures, so the line shows the yardstick of only one: the first measure that is not "driver",
+ * because "driver" was measured with one thread only. */
 static void
 add_yardstick (Chart *chart, const GPtrArray *rows, guint first)
 {
@@ -100,7 +101,7 @@ make_costs (const GPtrArray *rows, guint first)
   return chart;
 }
 
-/* Adds a chart for each source.  Rows of one source stand together. */
+/* Adds a chart of costs for each source.  All rows of a source must follow one another in @rows. */
 static void
 add_costs (GPtrArray *charts, const GPtrArray *rows)
 {
@@ -117,7 +118,8 @@ add_costs (GPtrArray *charts, const GPtrArray *rows)
     }
 }
 
-/* A unit.  choose_unit () chooses the unit with the shortest numbers. */
+/* A unit of an axis.  choose_unit () chooses the largest unit in which the greatest value of the
+ * axis is at least 2, or else the smallest unit. */
 typedef struct
 {
   gdouble scale;

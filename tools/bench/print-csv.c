@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Prints CSV by RFC 4180, except that lines end as on this system. */
+ * Prints CSV as in RFC 4180, but with this system's line ends instead of CR LF. */
 
 #include <math.h>
 #include <stdio.h>

@@ -10,8 +10,8 @@
 
 /* Prints a text and a comma. */
 void csv_print_text (const gchar *text);
-/* Prints a number with a point in every locale, and then @end.  A number that is not finite is left
- * empty. */
+/* Prints a number and then @end.  Writes a decimal point in every locale.  If the number is not
+ * finite, prints only @end. */
 void csv_print_number (gdouble value, const gchar *end);
 
 #endif

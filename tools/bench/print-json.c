@@ -151,7 +151,7 @@ build_what_if (JsonBuilder *builder, const WhatIf *table)
   json_builder_end_object (builder);
 }
 
-/* Formats an object without a newline at its end. */
+/* Returns the JSON text of the builder's object, without a newline at its end. */
 static gchar *
 format_object (JsonBuilder *builder)
 {
@@ -163,7 +163,8 @@ format_object (JsonBuilder *builder)
   return json_generator_to_data (generator, NULL);
 }
 
-/* Prints an element of one of the arrays, indented by two levels. */
+/* Prints the builder's object as an element of one of the document's arrays, indented by two
+ * levels. */
 static void
 print_element (JsonBuilder *builder, gboolean is_first)
 {
@@ -174,7 +175,8 @@ print_element (JsonBuilder *builder, gboolean is_first)
   printf ("%s\n    %s", is_first ? "" : ",", indented);
 }
 
-/* Begins the document.  Leaves its object and the array of results open. */
+/* Begins the document.  Prints neither the end of its outermost object nor that of the array of
+ * results, which print_row () fills. */
 static void
 begin (const PrintHead *head)
 {

@@ -136,7 +136,8 @@ print_row_csv (const WhatIfRow *row)
   csv_print_number (row->has_time ? row->ns.max : NAN, ",\n");
 }
 
-/* Prints an alternative that could not be tried: only its error. */
+/* Prints the row of an alternative that could not be tried: its label and the error.  All cells
+ * between them are empty. */
 static void
 print_error_csv (const WhatIfRow *row)
 {

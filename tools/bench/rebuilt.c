@@ -13,8 +13,10 @@ get_recorded (const Rebuilt *self, guint i)
 
 /* Backends */
 
-/* Computes the budget of a recorded backend: one byte less than the fewest bytes in all that it
- * refused.  Returns 0 if the backend refused no request, or if its room varied. */
+/* Computes the budget for the counter that stands for a recorded backend.  It is one byte less than
+ * least_refused, the smallest total of bytes that the backend refused to reach.  Returns 0, which
+ * means no limit, if the backend refused no request, or if its room varied
+ * (recorded_has_varying_room ()). */
 static gsize
 get_budget (const RecordedObject *object)
 {
@@ -23,8 +25,8 @@ get_budget (const RecordedObject *object)
   return (gsize) MIN (object->least_refused - 1, G_MAXSIZE);
 }
 
-/* Creates a counter like the recorded backend.  "null-plain" makes sub-buffers even if the backend
- * had virtual memory. */
+/* Creates a counter that imitates a recorded backend.  If the kind of memory is "null-plain", the
+ * counter makes sub-buffers even if the backend had virtual memory. */
 static TarnAllocator *
 imitate (const Rebuilt *self, const RecordedObject *object)
 {
@@ -91,8 +93,9 @@ get_limit (const Rebuilt *self, const RecordedObject *object, guint i)
   return (gsize) recorded_get_option (object, TARN_TRACE_LIMIT_BYTES, 0);
 }
 
-/* Gets a pool's options.  Leaves out the recorded leading bits of a pool over a heap, because the
- * program did not choose them. */
+/* Returns the options of a rebuilt pool: the recorded ones, with the changes of the alternative.
+ * If the recorded pool was over a heap, ignores its recorded leading bits, because the program did
+ * not choose them. */
 static TarnPoolOptions
 get_pool_options (const Rebuilt *self, const RecordedObject *object, guint i)
 {
@@ -326,8 +329,8 @@ rebuilt_get_bytes (const Rebuilt *self)
   return bytes;
 }
 
-/* Tells whether an object is over a heap or a pool.  Such an upstream counts the object's driver
- * calls, too. */
+/* Tells whether the upstream of an object is a heap or a pool.  If so, the counters of the upstream
+ * include the driver calls of the object. */
 static gboolean
 is_over_another (const Rebuilt *self, guint i)
 {

@@ -14,14 +14,18 @@
 /* A rebuilt object, which stands for a recorded object. */
 typedef struct
 {
-  TarnAllocator *allocator; /* the pool's upstream; if there is no pool, serves requests itself */
-  TarnPool *pool;           /* nullable */
-  TarnAllocator *heap; /* the object itself if it is a heap, or the heap that was added below the
-                          pool; nullable */
-  gboolean is_made;    /* the object was created; it may have ended since */
-  gboolean is_backend; /* blocks come from the backend itself, which has no counters */
+  /* The upstream of the pool.  If there is no pool, this allocator serves the requests itself. */
+  TarnAllocator *allocator;
+  TarnPool *pool; /* nullable */
+  /* The heap if the object is one, or the heap that the alternative added below the pool;
+   * nullable */
+  TarnAllocator *heap;
+  gboolean is_made; /* the object was created; it may have ended since */
+  /* Neither a pool nor a heap serves the requests: the blocks come from the backend itself, which
+   * has no counters. */
+  gboolean is_backend;
 
-  /* Set when the object ends, or when all objects are counted */
+  /* The last counters; rebuilt_end () and rebuilt_count () fill them in */
   TarnPoolStats pool_stats;
   TarnHeapStats heap_stats;
 } RebuiltObject;
@@ -32,15 +36,18 @@ typedef struct
   const Recorded *recorded;
   const Source *source;
   const Alternative *alternative;
-  const gsize *peaks;         /* each pool's peak of managed bytes, as recorded; nullable */
+  /* The peak of each pool's managed bytes in an earlier replay, without the alternative.  Indexed
+   * like objects; nullable. */
+  const gsize *peaks;
   RebuiltObject *objects;     /* by the index of the recorded object */
   gpointer *queues;           /* by the number of the queue, from 1 */
   SimulatedQueues *simulated; /* NULL: queues are the device's */
   Meter *meter;               /* NULL: memory is the device's */
 } Rebuilt;
 
-/* Initialises without making objects.  Call rebuilt_clear () even if it fails.  Limits that are
- * shares are computed from @peaks.  If @peaks is NULL, such limits are not set. */
+/* Initialises @self without making objects.  Call rebuilt_clear () even if it fails.  If the
+ * alternative sets limits as shares of peaks, they are computed from @peaks; if @peaks is NULL,
+ * they are not set. */
 gboolean rebuilt_init (Rebuilt *self, const Recorded *recorded, const Source *source,
                        const Alternative *alternative, const gsize *peaks, GError **error);
 void rebuilt_clear (Rebuilt *self);
@@ -49,7 +56,8 @@ void rebuilt_clear (Rebuilt *self);
 gboolean rebuilt_make (Rebuilt *self, guint object, GError **error);
 gboolean rebuilt_make_all (Rebuilt *self, GError **error);
 
-/* Sets the budget of a backend's counter, if the backend's room varied. */
+/* Sets the budget of the counter that stands for a backend to @room->bytes.  Does nothing if the
+ * backend's room never varied, or if the memory is a device's. */
 void rebuilt_set_room (Rebuilt *self, const Room *room);
 
 /* Saves the counters of an object, and releases the object. */
@@ -57,12 +65,12 @@ void rebuilt_end (Rebuilt *self, guint object);
 /* Saves the counters of all objects that are left. */
 void rebuilt_count (Rebuilt *self);
 
-/* Gets the current bytes of the backend.  If there is no meter, leaves out blocks that come from
- * the backend itself. */
+/* Returns the bytes that the backend has allocated now.  If there is no meter, adds up the bytes of
+ * pools and heaps, which leaves out blocks that come from the backend itself. */
 gsize rebuilt_get_bytes (const Rebuilt *self);
 
-/* Counts the backend calls for memory and the moves of segments, from the saved counters.  Leaves
- * out blocks that come from the backend itself. */
+/* Adds up, from the saved counters, the calls by which pools and heaps asked the backend for
+ * memory, and the moves of segments.  Leaves out blocks that come from the backend itself. */
 guint64 rebuilt_get_calls (const Rebuilt *self);
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Rebuilt, rebuilt_clear)

@@ -14,11 +14,13 @@ typedef struct
 {
   Recorded *recorded;
   GHashTable *object_index; /* number -> index plus 1 */
-  GPtrArray *blocks;        /* by object: tables of KnownBlocks by their numbers; NULL: none */
+  /* For each object, a table from the number of a block to its KnownBlock.  NULL: the object has no
+   * table yet. */
+  GPtrArray *blocks;
   GHashTable *threads, *queues;
   RecordedQueues *progress;
-  gboolean has_waited[RECORDED_MAX_THREADS]; /* for each thread: a queue or the host has waited
-                                                since the thread's last step */
+  /* For each thread: TRUE if the thread has made a queue or the host wait since its last step */
+  gboolean has_waited[RECORDED_MAX_THREADS];
 } Reader;
 
 /* Sets an error, and returns FALSE. */

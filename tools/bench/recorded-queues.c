@@ -1,17 +1,18 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds out how much of its work a queue had completed at a step of a recorded program.  If a freed
- * block of one queue serves another queue without a wait, its own queue must have completed an
- * event that was recorded after the free.  The first such event is assumed. */
+ * Finds out how much of its work a queue had completed at a step of a recorded program.  If a block
+ * of queue A is freed, and then serves queue B without a wait, then A must have completed an event
+ * that was recorded on it after the free.  This file assumes that it was the first such event. */
 
 #include "recorded.h"
 
 /* The events of all queues. */
 struct _RecordedQueues
 {
-  GPtrArray
-      *marks; /* by queue: arrays of guint32: steps that had begun at each event; NULL: no event */
+  /* For each queue, an array with a guint32 for each of its events: the number of steps that had
+   * begun when the event was recorded.  NULL: the queue has no event. */
+  GPtrArray *marks;
 };
 
 static void

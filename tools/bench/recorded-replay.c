@@ -16,8 +16,8 @@
 static gchar failed_request; /* never read: FAILED is its address */
 #define FAILED ((gpointer) &failed_request)
 
-/* The library's clock during a replay, in microseconds.  It starts at one hour, because the library
- * takes a time of 0 for long ago. */
+/* The time that the library's clock shows during a replay, in microseconds.  It starts at one hour,
+ * not at 0, because to the library a time of 0 means "long ago". */
 #define FIRST_TIME G_TIME_SPAN_HOUR
 static gint64 replay_time;
 
@@ -129,7 +129,8 @@ request (const RecordedReplay *self, const Step *step, GError **error)
   return NULL;
 }
 
-/* Makes a request.  If events were lost, the object may have ended, and the request fails. */
+/* Makes the request of a step.  If its object has ended, which happens only if the recording has
+ * lost events, the request counts as failed. */
 static gboolean
 allocate (RecordedReplay *self, const Step *step)
 {
@@ -364,7 +365,8 @@ begin (RecordedReplay *self, Rebuilt *rebuilt)
   self->blocks = g_new0 (gpointer, MAX (rebuilt->recorded->n_blocks, 1));
 }
 
-/* Passes on the error of a step.  If a thread could not be created, @error is set already. */
+/* Moves the error of the step that failed to @error, and returns FALSE.  If no step failed, a
+ * thread could not be created, and @error is set already. */
 static gboolean
 hand_over_error (RecordedReplay *self, GError **error)
 {

@@ -23,8 +23,8 @@ typedef struct
 
 /* Threads and queues */
 
-/* Gets the index of a number.  Indices count from 0, in the order in which numbers first appear.
- * Adds a new number. */
+/* Returns the index that @places has for a number, such as that of a thread.  Adds the number if it
+ * is new.  Indices count from 0, in the order in which the numbers first appear. */
 static guint
 get_place (GHashTable *places, guint64 number)
 {
@@ -48,7 +48,8 @@ get_thread (Reader *reader, const RecordedEvent *event, guint *thread, GError **
          || recorded_refuse (error, "it has more than %d threads", RECORDED_MAX_THREADS);
 }
 
-/* Gets the index of an event's queue, from 1; 0: the event has none. */
+/* Stores the index of an event's queue.  Indices count from 1; 0 means that the event has no
+ * queue. */
 static gboolean
 get_queue (Reader *reader, const RecordedEvent *event, guint *queue, GError **error)
 {
@@ -102,8 +103,8 @@ get_blocks (const Reader *reader, guint object)
   return blocks->pdata[object];
 }
 
-/* Notes how much work the queue of a block had completed when another queue got the block without a
- * wait. */
+/* Adds a Reach after a request, @step, got a block without a wait, if another queue had used the
+ * block before.  The Reach tells how much work that queue must have completed by then. */
 static void
 note_reach (Reader *reader, const KnownBlock *known, const Step *step)
 {
@@ -153,8 +154,8 @@ read_request (Reader *reader, const RecordedEvent *event, guint object, GError *
   return TRUE;
 }
 
-/* Reads a failed request.  Errors that depend on memory or limits are replayed; others are
- * skipped. */
+/* Reads a failed request.  Adds a step if the request failed for lack of memory, at a limit, or
+ * because of its size.  Other failures are only counted in n_skipped. */
 static gboolean
 read_failure (Reader *reader, const RecordedEvent *event, guint object, GError **error)
 {
@@ -225,8 +226,8 @@ set_room (Reader *reader, guint index, guint64 bytes)
   g_array_append_val (reader->recorded->rooms, room);
 }
 
-/* Reads a call of a backend, to find out how many bytes the backend could allocate.  The call was
- * recorded before the step that made it. */
+/* Reads a driver call, which asked a backend for memory or freed some, to find out how many bytes
+ * the backend could allocate.  In the recording the call comes before the step that made it. */
 static void
 read_call (Reader *reader, const RecordedEvent *event, guint index)
 {

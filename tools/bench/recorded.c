@@ -101,7 +101,8 @@ add_object (Reader *reader, guint64 number)
   return object;
 }
 
-/* Refuses options that no backend and no heap can have, because Tarn would abort this program. */
+/* Refuses recorded options that no backend and no heap can have.  The library would abort
+ * tarn-bench if it got them. */
 static gboolean
 check_options (const RecordedObject *object, GError **error)
 {

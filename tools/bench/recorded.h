@@ -17,7 +17,8 @@
 #define RECORDED_N_PROPERTIES (TARN_TRACE_UPSTREAM_FREES + 1)
 #define RECORDED_NONE G_MAXUINT32
 
-/* Numbers of an object, with a TarnTraceProperty as index. */
+/* Options or counters of an object, indexed by TarnTraceProperty.  number[] is valid where
+ * is_known[] is TRUE. */
 typedef struct
 {
   guint64 number[RECORDED_N_PROPERTIES];
@@ -38,10 +39,11 @@ typedef struct
   gboolean has_ended;
   gboolean was_there; /* the object had blocks before recording began */
 
-  /* An allocator's bytes: now, at most, and the fewest to which a refused request would have led */
+  /* Bytes of an allocator.  given: allocated now.  most_given: the highest value of given.
+   * least_refused: the smallest value that given would have reached with a refused request. */
   guint64 given, most_given, least_refused;
-  /* The most bytes that the allocator can give, judged by its latest calls.  0 if it has not
-   * refused a call yet, so that this is unknown. */
+  /* The most bytes that the allocator can have allocated at a time, judged by its latest calls.  0:
+   * unknown, because it has not refused a request yet. */
   guint64 room;
 } RecordedObject;
 
@@ -63,13 +65,18 @@ typedef enum
 /* A step. */
 typedef struct
 {
-  guint64 time;  /* nanoseconds */
-  guint64 size;  /* bytes that are requested, bytes to keep, or a limit */
-  guint32 block; /* below n_blocks; RECORDED_NONE: the request failed */
+  guint64 time; /* nanoseconds */
+  /* Bytes.  STEP_ALLOCATE: the requested size.  STEP_TRIM: the bytes to keep.  STEP_LIMIT: the
+   * limit. */
+  guint64 size;
+  /* The index of a block, below n_blocks.  RECORDED_NONE: the step has no block, such as a request
+   * that failed. */
+  guint32 block;
   guint16 object, thread;
-  guint16 queue;       /* up to n_queues; 0: none */
-  guint8 kind;         /* StepKind */
-  guint8 is_handed_on; /* a thread uses the block that another one allocates */
+  guint16 queue; /* up to n_queues; 0: none */
+  guint8 kind;   /* StepKind */
+  /* TRUE if the step allocates or uses a block that one thread allocates and another one uses */
+  guint8 is_handed_on;
 } Step;
 
 /* A reach: when a step begins, a queue has completed all work that was put on it within the first
@@ -112,8 +119,8 @@ typedef struct
  * bytes can be read only once. */
 gboolean recorded_recognizes (const gchar *path);
 
-/* Reads a recording.  An error names the path, and the place or the part that cannot be
- * replayed. */
+/* Reads a recording.  An error names the path, and says where the file is wrong, or what in it
+ * cannot be replayed. */
 Recorded *recorded_read (const gchar *path, GError **error);
 void recorded_free (Recorded *self);
 

@@ -29,7 +29,7 @@ has_failed (const Replay *replay)
   return __atomic_load_n (&replay->error, __ATOMIC_RELAXED) != NULL;
 }
 
-/* Ends the replay with an error, and takes it over. */
+/* Ends the replay with an error, and takes over @error.  Keeps only the first error. */
 static gboolean
 fail (Replay *replay, GError *error)
 {
@@ -131,7 +131,8 @@ get_play (Performance *performance)
   return (Play){ trace->n_threads, trace->events->len, get_thread, make, performance, FALSE };
 }
 
-/* Passes on the error of a step.  If a thread could not be created, @error is set already. */
+/* Moves the error of the step that failed to @error, and returns FALSE.  If no step failed, a
+ * thread could not be created, and @error is set already. */
 static gboolean
 hand_over_error (Replay *replay, GError **error)
 {

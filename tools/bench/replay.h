@@ -15,10 +15,14 @@ typedef struct
 {
   const Trace *trace;
   const Source *source;
-  gboolean has_queues;      /* has the trace's queues and threads */
-  TarnAllocator *allocator; /* the replay's own; NULL: malloc (64) serves all requests */
+  gboolean has_queues; /* has the trace's queues and threads */
+  /* The upstream of the pool, which only this replay uses.  If it and the pool are NULL,
+   * malloc (64) serves all requests. */
+  TarnAllocator *allocator;
   TarnPool *pool;
-  gpointer *blocks; /* TarnBlocks or malloc ()'s blocks: by slot; with queues by block */
+  /* TarnBlocks, or pointers from malloc ().  Indexed by TraceEvent.block if has_queues, otherwise
+   * by TraceEvent.slot. */
+  gpointer *blocks;
   gpointer *queues; /* by queue_index */
   GError *error;    /* the error of the thread that failed first; atomic; nullable */
 } Replay;
@@ -30,7 +34,8 @@ typedef void (*ReplayFunc) (const Replay *replay, guint i, gpointer data);
 gboolean replay_init (Replay *replay, const Trace *trace, const Source *source, gboolean has_queues,
                       GError **error);
 
-/* Initialises a replay with malloc (64) for each block: the yardstick. */
+/* Initialises a replay that allocates each block with malloc (64).  Its time is the yardstick for
+ * the time of a replay with a pool. */
 void replay_init_malloc (Replay *replay, const Trace *trace, gboolean has_queues);
 
 void replay_clear (Replay *replay);
@@ -42,7 +47,8 @@ gboolean replay_in_order (Replay *replay, ReplayFunc func, gpointer data, GError
  * its events in their order, and waits only for blocks that another thread allocates. */
 gboolean replay_time (Replay *replay, gdouble *ns, GError **error);
 
-/* Make all events of a replay with queues; in replay-threads.c.  @ns is for all events. */
+/* Make all events of a replay with queues: in the trace's order, or with all threads at the same
+ * time.  replay_together () stores in @ns the time of the whole replay.  In replay-threads.c. */
 gboolean replay_take_turns (Replay *replay, ReplayFunc func, gpointer data, GError **error);
 gboolean replay_together (Replay *replay, gint64 *ns, GError **error);
 

@@ -130,8 +130,8 @@ result_fail (Result *result, GError *error)
   g_error_free (error);
 }
 
-/* Finds the row of one thread from which the gain of @result is computed.  Returns NULL if there is
- * none. */
+/* Finds the row that was measured like @result, but with one thread.  The gain of @result is
+ * relative to this row.  Returns NULL if there is none. */
 static const Result *
 find_single (const Results *results, const Result *result)
 {

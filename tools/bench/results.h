@@ -24,13 +24,17 @@ typedef struct
   gboolean has_value, has_yardstick;
   Spread value;
   Spread yardstick; /* malloc (64) + free in the same run */
-  gdouble ratio;    /* the median of the repetitions' ratios; NAN: none */
-  gdouble gain;     /* blocks a second relative to one thread; NAN: not measured */
+  /* The median of value / yardstick over the repetitions.  NAN: no yardstick was measured. */
+  gdouble ratio;
+  /* Blocks per second of all threads, divided by those of one thread.  NAN: not measured. */
+  gdouble gain;
   gdouble yardstick_gain;
-  gdouble hit_share; /* share of requests without a driver call, after the first repetition; NAN:
-                        not counted */
-  gchar *error;      /* why there is no value; nullable */
-  gboolean is_unsupported; /* the error is no failure: the memory is not supported */
+  /* The share of requests that the pool served without a driver call, from the second repetition
+   * on.  NAN: not counted. */
+  gdouble hit_share;
+  gchar *error; /* why there is no value; nullable */
+  /* The error only says that the device or the system does not support this; it is no failure. */
+  gboolean is_unsupported;
 } Result;
 
 /* A moment of a replayed trace. */
@@ -62,8 +66,8 @@ typedef struct
 Results *results_new (void);
 void results_free (Results *results);
 
-/* Add a row, or a trace, for the caller to fill in.  @results owns it.  results_add () takes over
- * @parameter. */
+/* Add a row, or a trace, and return it for the caller to fill in.  @results owns it.
+ * results_add () takes over @parameter. */
 Result *results_add (Results *results, const Source *source, const gchar *measure, guint threads,
                      gchar *parameter, const gchar *unit);
 TraceResult *results_add_trace (Results *results, const Source *source, const gchar *name);
@@ -75,9 +79,9 @@ void results_add_failure (Results *results, const Kind *kind, const Device *devi
 /* Sets the value. */
 void result_set (Result *result, Spread value);
 
-/* Sets the values of @n repetitions, and their yardsticks.  The ratio is the median of the
- * repetitions' own ratios, because value and yardstick of one repetition were measured under the
- * same conditions.  Sorts both arrays. */
+/* Sets value, yardstick and ratio from @n repetitions, each with a value and a yardstick.  Divides
+ * value by yardstick in each repetition, because the two were measured under the same conditions,
+ * and takes the median of these ratios.  Sorts both arrays. */
 void result_set_beside (Result *result, gdouble *values, gdouble *yardsticks, guint n);
 
 /* Sets an error, and takes it over. */

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A ring: a bounded lock-free queue from one thread to another.  Each thread keeps a copy of the
- * other thread's position.  It reads the position again only if the ring seems to be full or empty.
- * The two threads write to different cache lines. */
+ * A ring: a bounded lock-free queue from one thread, the producer, to another one, the consumer.
+ * Each of the two counts its items, and keeps a copy of the other one's count.  It reads the other
+ * one's count again only if the ring seems to be full or empty.  The two threads write their counts
+ * to different cache lines. */
 
 #ifndef RING_H
 #define RING_H
@@ -20,10 +21,10 @@
 typedef struct
 {
   gchar before[CACHE_LINE_PAIR];
-  guint put; /* atomic; number of items put so far; the first thread writes it */
+  guint put; /* atomic; number of items put so far; only the producer writes it */
   guint seen_taken;
   gchar between[CACHE_LINE_PAIR];
-  guint taken; /* atomic; number of items taken so far; the second thread writes it */
+  guint taken; /* atomic; number of items taken so far; only the consumer writes it */
   guint seen_put;
   gchar after[CACHE_LINE_PAIR];
   gpointer items[RING_ITEMS];

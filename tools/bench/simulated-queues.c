@@ -7,7 +7,7 @@
 
 #include "ring.h"
 
-/* The number of steps of a thread, which only that thread writes. */
+/* A counter of the steps that a thread has begun.  Only that thread writes it. */
 typedef struct
 {
   guint64 n_steps; /* atomic */
@@ -27,7 +27,8 @@ struct _SimulatedQueues
 typedef struct
 {
   const SimulatedQueues *of;
-  guint64 awaited; /* atomic: the work of this number of first steps is complete */
+  /* Atomic.  All work that was put on the queue within the first @awaited steps is complete. */
+  guint64 awaited;
 } Queue;
 
 /* An event.  It is complete when all earlier work of a queue, or of all queues, is complete. */

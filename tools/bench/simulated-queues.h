@@ -3,11 +3,12 @@
  *
  * Simulated queues, for memory that needs no device.
  *
- * A step is an allocation or free of a trace, by any thread.  On every queue the device is a fixed
- * number of steps behind the host: the lag.  So work is complete when that many steps have begun
- * after it.  It is also complete when the host has waited for it, or for later work on the same
- * queue.  A queue is not delayed when it waits for another queue.  The simulation is the same in
- * every replay that makes the same steps in the same order. */
+ * A step is an event of a trace, or a step of a recorded program, in any thread.  On every queue
+ * the device is a fixed number of steps behind the host: the lag.  So work is complete when that
+ * many steps have begun after the work was put on its queue.  Work is also complete when the host
+ * has waited for it, or for later work on the same queue, or when simulated_queues_reach () says
+ * so.  A queue is not delayed when it waits for another queue.  The simulation is the same in every
+ * replay that makes the same steps in the same order. */
 
 #ifndef SIMULATED_QUEUES_H
 #define SIMULATED_QUEUES_H
@@ -38,8 +39,8 @@ void simulated_queues_reach (gpointer queue, guint64 n_steps);
 /* Records an event on all queues, for TarnAllocatorOps.event_record_all. */
 gpointer simulated_queues_record_all (SimulatedQueues *queues);
 
-/* Sets the functions by which an allocator orders memory on simulated queues.  The functions ignore
- * the allocator's user_data. */
+/* Sets the functions of @ops for queues and events, so that an allocator works with simulated
+ * queues.  The functions ignore the allocator's user_data. */
 void simulated_queues_set_ops (TarnAllocatorOps *ops);
 
 #endif

@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes up the trace of a language model, which learns from texts of varying length and writes a
- * text after each batch.  Hardly any size repeats.  One thread reads the next batch and copies it
- * to the device on its own queue, while another one learns; a third queue sends each layer's
- * gradients to other devices. */
+ * Makes up the trace of a program that trains a language model.  The model learns from batches of
+ * texts, whose length varies, and writes a text after each batch.  Hardly any block size repeats.
+ * One thread reads the next batch, and copies it to the device on its own queue, while another
+ * thread trains the model on a second queue.  A third queue sends the gradients of each layer to
+ * other devices. */
 
 #include <math.h>
 
@@ -80,8 +81,9 @@ go_forward (Model *model, Layer *layer, gsize length)
   free_block (model, LEARNER, wide);
 }
 
-/* Makes the backward pass of a layer.  Frees @sent, the gradients of the previous layer, which have
- * been sent by now. */
+/* Makes the backward pass of a layer.  @sent points to the block with the gradients of the layer
+ * before this one in the pass, or to 0.  These gradients have been sent by now, so the function
+ * frees them, and stores the block with this layer's gradients. */
 static void
 go_back (Model *model, const Layer *layer, gsize length, guint64 *sent)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes up traces, the same ones in every run.  Except in the model's trace, sizes are spread
- * evenly on a logarithmic scale.  Sizes are no powers of two, because a pool's bins round powers of
- * two up the most. */
+ * Makes up traces, the same ones in every run.  Except in the trace of the language model, the
+ * logarithms of the sizes are drawn from an even distribution.  Sizes are not chosen among powers
+ * of two, because a pool rounds these up by the largest share. */
 
 #include <math.h>
 
@@ -35,7 +35,8 @@ add_event (GArray *events, gboolean is_free, guint64 id, gsize size)
   g_array_append_val (events, event);
 }
 
-/* Makes up repeated steps, such as those of a simulation: each step frees its blocks at its end. */
+/* Makes up a program that repeats the same step, as a simulation does: a step allocates blocks, and
+ * frees them all at its end. */
 static Trace *
 make_steps (void)
 {

@@ -50,13 +50,14 @@ join_names (const GPtrArray *traces)
   return g_string_free (text, FALSE);
 }
 
-/* The first numbers of a trace's blocks, threads and queues in the woven trace. */
+/* The numbers that the first block, thread and queue of a trace get in the woven trace. */
 typedef struct
 {
   guint64 block, thread, queue;
 } Numbers;
 
-/* Stretches @time, which is in a trace of @own nanoseconds, to a trace of @length nanoseconds. */
+/* Returns the time that an event at @time gets if its trace is stretched from @own to @length
+ * nanoseconds. */
 static guint64
 scale_time (guint64 time, guint64 own, guint64 length)
 {
@@ -65,8 +66,8 @@ scale_time (guint64 time, guint64 own, guint64 length)
   return scaled >= (gdouble) length ? length : (guint64) scaled;
 }
 
-/* Moves an event to its time and numbers in the woven trace.  Events of a trace keep their
- * order. */
+/* Returns the event of the woven trace for an event of @trace, with its new time, block, thread and
+ * queue.  Stretches @trace to @length nanoseconds.  Events of one trace keep their order. */
 static TraceEvent
 move_event (const TraceEvent *event, const Trace *trace, guint64 length, const Numbers *first)
 {

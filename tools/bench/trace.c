@@ -11,10 +11,11 @@
  * far. */
 typedef struct
 {
-  GHashTable *live;             /* a block's id -> the TraceEvent that allocates it */
-  GArray *unused;               /* guints: free slots */
-  guint64 active;               /* bytes */
-  GHashTable *threads, *queues; /* number -> index, in the order in which they appear */
+  GHashTable *live; /* a block's id -> the TraceEvent that allocates it */
+  GArray *unused;   /* guints: free slots */
+  guint64 active;   /* bytes */
+  /* number of a thread or queue -> index, counted from 0 in the order of first appearance */
+  GHashTable *threads, *queues;
 } State;
 
 static void
@@ -87,7 +88,7 @@ add_allocation (Trace *trace, State *state, TraceEvent *event, GError **error)
   return TRUE;
 }
 
-/* Adds a free.  Sets its size to the size of the block. */
+/* Adds an event that frees a block.  Sets the size of the event to that of the block. */
 static gboolean
 add_free (State *state, TraceEvent *event, GError **error)
 {
@@ -107,8 +108,8 @@ add_free (State *state, TraceEvent *event, GError **error)
   return TRUE;
 }
 
-/* Gets the index of a number.  Indices count from 0, in the order in which numbers first appear.
- * Adds a new number. */
+/* Returns the index that @places has for the number of a thread or a queue.  Adds the number if it
+ * is new.  Indices count from 0, in the order in which the numbers first appear. */
 static guint
 get_place (GHashTable *places, guint64 *number)
 {

@@ -21,8 +21,10 @@ typedef struct
   guint thread_index;    /* below n_threads */
   guint queue_index;     /* up to n_queues; 0: none */
   gboolean is_free;
-  gboolean is_handed_on;    /* one thread allocates the block, and another one frees it */
-  gboolean has_other_queue; /* a free that names another queue than the allocation */
+  /* TRUE if one thread allocates the block, and another one frees it */
+  gboolean is_handed_on;
+  /* TRUE if the event is a free that names a queue, but not the queue of the allocation */
+  gboolean has_other_queue;
 } TraceEvent;
 
 /* A trace. */
@@ -31,8 +33,9 @@ typedef struct
   gchar *name;
   GArray *events; /* TraceEvents, in the order of their times */
   guint n_slots;
-  guint n_threads; /* threads with events; events without a thread count as one thread */
-  guint n_queues;  /* queues that are named */
+  /* Threads that have events.  All events that name no thread count as one more thread. */
+  guint n_threads;
+  guint n_queues; /* queues that are named */
   guint64 n_allocations;
   guint64 peak_active; /* bytes */
 } Trace;
@@ -42,8 +45,8 @@ typedef struct
 Trace *trace_read (const gchar *path, GError **error);
 
 /* Weaves traces into one, as if their programs ran at the same time.  Stretches all traces to the
- * same length.  Each trace keeps its own threads and queues.  Blocks without a queue get a queue of
- * their own trace.  An error names the traces. */
+ * duration of the longest one.  Traces do not share threads or queues.  Blocks that name no queue
+ * get a queue that is made for them, one for each trace.  An error names the traces. */
 Trace *traces_weave (const GPtrArray *traces, GError **error);
 
 /* Makes up traces: an array of Traces. */
@@ -58,8 +61,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (Trace, trace_free)
  * overflowing. */
 #define TRACE_MAX_ACTIVE (G_MAXINT64 / 4)
 
-/* Creates a trace, and takes over @events, which may be in any order.  Events at the same time stay
- * in their order.  An error names the line. */
+/* Creates a trace, and takes over @events, an array of TraceEvents in any order.  Sorts them by
+ * time; events with the same time stay in their order.  An error names the line of the file. */
 Trace *trace_new (const gchar *name, GArray *events, GError **error);
 
 #endif

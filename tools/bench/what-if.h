@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A table of alternatives: the memory that a recorded program took, and would have taken. */
+ * A table of alternatives: the memory that a recorded program took, and the memory that it would
+ * have taken with each alternative. */
 
 #ifndef WHAT_IF_H
 #define WHAT_IF_H
@@ -16,10 +17,13 @@ typedef struct
   gsize peak_managed; /* bytes of the backend at the peak */
   gsize peak_active;  /* requested bytes in use at the peak */
   gdouble ratio;      /* peak_managed / peak_active; NAN: nothing was in use */
-  gdouble idle_share; /* the unused share of the backend's bytes at the peak; or NAN */
-  gdouble hit_share;  /* the share of hits among served requests; NAN: no request was served */
-  guint64 calls;      /* calls to the backend for memory, plus moves of segments */
-  guint64 failures;   /* requests that failed */
+  /* The share of the backend's bytes that were not in use when these bytes were at their peak.
+   * NAN: the backend allocated nothing. */
+  gdouble idle_share;
+  /* The share of served requests that needed no driver call.  NAN: pools served no request. */
+  gdouble hit_share;
+  guint64 calls;    /* calls that asked the backend for memory, plus moves of segments */
+  guint64 failures; /* requests that failed */
   gboolean has_time;
   Spread ns;    /* nanoseconds of a step */
   gchar *error; /* why the alternative could not be tried; nullable */
@@ -41,7 +45,8 @@ typedef struct
   gchar *recording;
   guint n_threads;
   guint n_steps;
-  GPtrArray *rows;        /* WhatIfRows: the program as recorded, then the best alternative first */
+  /* WhatIfRows: first the program as recorded, then the alternatives, from the best to the worst */
+  GPtrArray *rows;
   guint n_compared;       /* counters that were compared */
   GPtrArray *differences; /* Differences */
   GPtrArray *notes;       /* texts: why counters may differ, or are not compared */
@@ -53,7 +58,8 @@ void what_if_free (WhatIf *self);
 /* Adds a row at the end, which the caller fills. */
 WhatIfRow *what_if_add (WhatIf *self, const gchar *label);
 
-/* Sorts the rows after the first one: by fewest failures, lowest peak of managed bytes, fewest
+/* Sorts the rows, except the first one, from the best to the worst alternative.  The better one has
+ * fewer failures; if these are equal, a lower peak of managed bytes; if these are equal, too, fewer
  * calls.  Alternatives that could not be tried come last. */
 void what_if_sort (WhatIf *self);
 
