@@ -205,6 +205,23 @@ record_late (const gchar *path)
   free_all (blocks, N_SLOTS);
 }
 
+/* One block, which a heap would have to get in one call, too. */
+static void
+record_one (const gchar *path)
+{
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (TarnPool) pool = NULL;
+  TarnBlock *block;
+
+  start (path);
+  allocator = tarn_testing_device_allocator_new (device);
+  pool = tarn_pool_new (allocator, NULL, NULL);
+  block = tarn_pool_allocate (pool, 100 * MIB, NULL);
+  stop ();
+  tarn_block_free (block);
+}
+
 /* One thread and three queues, which run at random. */
 static void
 record_queues (const gchar *path)
@@ -358,12 +375,14 @@ main (gint argc, gchar **argv)
     record_time (argv[2]);
   else if (g_str_equal (kind, "late"))
     record_late (argv[2]);
+  else if (g_str_equal (kind, "one"))
+    record_one (argv[2]);
   else if (g_str_equal (kind, "queues"))
     record_queues (argv[2]);
   else if (g_str_equal (kind, "threads"))
     record_threads (argv[2]);
   else
-    g_error (
-        "usage: record-program bins|virtual|parts|addresses|shared|time|late|queues|threads FILE");
+    g_error ("usage: record-program "
+             "bins|virtual|parts|addresses|shared|time|late|one|queues|threads FILE");
   return EXIT_SUCCESS;
 }

@@ -47,7 +47,7 @@ is_same () { # NAME COUNTERS FILTER
     and (.alternatives[0] | .alternative == \"as recorded\" and ($3))" "$scratch/out"
 }
 
-for kind in bins virtual parts addresses shared time late queues threads; do
+for kind in bins virtual parts addresses shared time late one queues threads; do
   check "a program of $kind is recorded" "$record" "$kind" "$scratch/$kind"
 done
 check "bins, a limit, memory that runs out" is_same bins 13 '.failures > 0'
@@ -143,6 +143,11 @@ heap_serves () {
     && [ "$(get heap+growth=1M calls)" -lt "$(get 'as recorded' calls)" ]
 }
 check "... heaps below pools" heap_serves
+
+calls_are_counted_once () {
+  replays one --what-if heap --json && [ "$(get 'as recorded' calls)" -eq 1 ] && [ "$(get heap calls)" -eq 1 ]
+}
+check "... the call of a heap is not its pool's, too" calls_are_counted_once
 
 table_fits () {
   replays bins --what-if \

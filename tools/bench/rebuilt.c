@@ -350,8 +350,12 @@ rebuilt_get_calls (const Rebuilt *self)
       const RebuiltObject *object = &self->objects[i];
 
       n += object->heap_stats.moves;
-      if (!is_over_another (self, i))
-        n += object->heap_stats.driver_calls + object->pool_stats.driver_calls;
+      if (is_over_another (self, i))
+        continue;
+      /* If the alternative has put a heap below the pool, the pool's counter includes the heap's.
+       */
+      n += object->pool_stats.struct_size > 0 ? object->pool_stats.driver_calls
+                                              : object->heap_stats.driver_calls;
     }
   return n;
 }
