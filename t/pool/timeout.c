@@ -588,6 +588,103 @@ test_redirected_within (Redirected *r, gconstpointer unused)
   g_assert_cmpuint (get_stats (r->pool).failures, ==, 1);
 }
 
+/* The function makes a request that waits, for which the function frees. */
+static TarnPool *
+redirect_nested (TarnPool *pool, gpointer queue, gpointer data, GError **error)
+{
+  const Redirected *r = data;
+
+  (void) error;
+  if (queue != r->queue)
+    {
+      fail_redirected (r, r->queue);
+      return NULL;
+    }
+  tarn_block_free (tarn_pool_allocate_ordered (pool, 0, NULL, NULL));
+  return tarn_pool_ref (r->other);
+}
+
+static void
+test_redirected_nested (Redirected *r, gconstpointer unused)
+{
+  (void) unused;
+  tarn_pool_set_redirect_func (r->pool, redirect_nested, r, NULL);
+  fail_redirected (r, r->own);
+}
+
+/* The function chooses a new pool each time. */
+static TarnPool *
+redirect_to_new (TarnPool *pool, gpointer unused, gpointer data, GError **error)
+{
+  const Redirected *r = data;
+
+  (void) pool;
+  (void) unused;
+  (void) error;
+  return tarn_pool_new (r->allocator, NULL, NULL);
+}
+
+static void
+test_redirected_new (Redirected *r, gconstpointer unused)
+{
+  (void) unused;
+  tarn_pool_set_redirect_func (r->pool, redirect_to_new, r, NULL);
+  fail_redirected (r, r->queue);
+}
+
+/* The function adds the pools to a group while the request waits for the first of them. */
+static TarnPool *
+redirect_in_group (TarnPool *pool, gpointer unused, gpointer data, GError **error)
+{
+  const Redirected *r = data;
+  g_autoptr (TarnReclaimGroup) group = tarn_pool_get_reclaim_group (pool);
+
+  (void) unused;
+  (void) error;
+  if (pool->room.n_waiting == 0)
+    return NULL;
+  g_assert_cmpuint (pool->room.n_waiting, ==, 1);
+  if (group == NULL)
+    {
+      group = tarn_reclaim_group_new ();
+      tarn_pool_set_reclaim_group (r->pool, group);
+      tarn_pool_set_reclaim_group (r->other, group);
+    }
+  tarn_block_free (tarn_pool_allocate_ordered (pool, 0, NULL, NULL));
+  return tarn_pool_ref (r->other);
+}
+
+static void
+test_redirected_group (Redirected *r, gconstpointer unused)
+{
+  (void) unused;
+  tarn_pool_set_redirect_func (r->pool, redirect_in_group, r, NULL);
+  fail_redirected (r, r->queue);
+  tarn_pool_set_reclaim_group (r->pool, NULL);
+  tarn_pool_set_reclaim_group (r->other, NULL);
+}
+
+/* A request is larger than the limit of the pool that serves it: that is not waited for.  Then only
+ * the pool that was asked has such a limit, which does not count. */
+static void
+test_redirected_limit (Redirected *r, gconstpointer unused)
+{
+  Other other = { r->other, r->other, { r->blocks[1] }, free_one, NULL, FALSE, FALSE };
+  g_autoptr (GError) error = NULL;
+
+  (void) unused;
+  tarn_pool_set_limit_bytes (r->other, SIZE / 2);
+  g_assert_null (tarn_pool_allocate_timeout (r->pool, SIZE, r->queue, -1, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  g_clear_error (&error);
+  tarn_pool_set_limit_bytes (r->other, 0);
+  tarn_pool_set_limit_bytes (r->pool, SIZE / 2);
+  other_begin (&other);
+  r->blocks[1] = tarn_pool_allocate_timeout (r->pool, SIZE, r->queue, -1, &error);
+  g_thread_join (other.thread);
+  g_assert_no_error (error);
+}
+
 /* The function is removed while a request waits, which the pool then serves. */
 static void
 end_redirect (TarnPool *pool, TarnBlock **blocks)
@@ -835,6 +932,10 @@ main (int argc, char **argv)
   ADD_REDIRECTED ("redirected-freed", test_redirected_freed);
   ADD_REDIRECTED ("redirected-later", test_redirected_later);
   ADD_REDIRECTED ("redirected-within", test_redirected_within);
+  ADD_REDIRECTED ("redirected-nested", test_redirected_nested);
+  ADD_REDIRECTED ("redirected-new", test_redirected_new);
+  ADD_REDIRECTED ("redirected-group", test_redirected_group);
+  ADD_REDIRECTED ("redirected-limit", test_redirected_limit);
   ADD_REDIRECTED ("redirected-no-more", test_redirected_no_more);
   ADD_LIMITED ("in-vain", test_in_vain);
   ADD ("in-vain-together", test_in_vain_together);

@@ -92,11 +92,22 @@ uncount_failure (TarnPool *pool)
   _tarn_mutex_unlock (&pool->lock);
 }
 
+/* The most times that a request begins to wait for more pools, because a redirect function has
+ * chosen a pool that it had not chosen before. */
+#define MAX_LISTINGS 16
+
+/* Returns the pool that was to serve a request of @pool in its last attempt. */
+static TarnPool *
+get_server (TarnPool *pool, const TarnServer *server)
+{
+  return server->other != NULL ? server->other : pool;
+}
+
 /* Returns TRUE if a request has failed for lack of memory that other threads can free. */
 static gboolean
-may_try_again (TarnPool *pool, gsize size, const TarnBlock *block, const GError *error)
+may_try_again (TarnPool *server, gsize size, const TarnBlock *block, const GError *error)
 {
-  return block == NULL && tarn_error_is_no_memory (error) && !is_above_limit (pool, size);
+  return block == NULL && tarn_error_is_no_memory (error) && !is_above_limit (server, size);
 }
 
 /* Repeats a failed request each time that a thread has freed memory, until it succeeds or @end_time
@@ -107,27 +118,31 @@ allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, T
                   GError **error)
 {
   g_autoptr (GPtrArray) pools = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_pool_unref);
+  guint n_listings = 0;
+  gboolean waits_for_all; /* for all pools that matter, or for as many as it may */
   TarnBlock *block;
   TarnRoomWait wait;
 
   do
     {
-      /* A redirect function may choose a pool that it has not chosen before. */
       add_pools (pools, pool, server);
+      n_listings++;
       _tarn_room_begin (&wait, pools);
       do
         {
           g_clear_error (error);
-          uncount_failure (server->other != NULL ? server->other : pool);
+          uncount_failure (get_server (pool, server));
           _tarn_room_begin_attempt (&wait);
           block = attempt (pool, size, queue, server, error);
           _tarn_room_end_attempt (&wait);
+          waits_for_all = is_listed (pools, server) || n_listings == MAX_LISTINGS;
         }
-      while (may_try_again (pool, size, block, *error) && is_listed (pools, server)
+      while (may_try_again (get_server (pool, server), size, block, *error) && waits_for_all
              && _tarn_room_await (&wait, end_time));
       _tarn_room_end (&wait);
     }
-  while (may_try_again (pool, size, block, *error) && !is_listed (pools, server));
+  while (may_try_again (get_server (pool, server), size, block, *error) && !waits_for_all
+         && g_get_monotonic_time () < end_time);
   return block;
 }
 
@@ -154,8 +169,8 @@ tarn_pool_allocate_timeout (TarnPool *pool, gsize size, gpointer queue, gint64 m
   TARN_REFUSE_NULL (pool, NULL);
 
   block = attempt (pool, size, queue, &server, &local);
-  if (block == NULL && microseconds != 0 && tarn_error_is_no_memory (local)
-      && !is_above_limit (pool, size) && may_wait ())
+  if (microseconds != 0 && may_try_again (get_server (pool, &server), size, block, local)
+      && may_wait ())
     block = allocate_waiting (pool, size, queue, end_time, &server, &local);
   g_clear_pointer (&server.other, tarn_pool_unref);
   if (local != NULL)

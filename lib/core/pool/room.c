@@ -180,8 +180,9 @@ void
 _tarn_pool_tell_waiting (TarnPool *pool)
 {
   _tarn_assert_locked (&pool->lock);
-  if (current != NULL && g_ptr_array_find (current->pools, pool, NULL))
-    current->n_own++;
+  for (TarnRoomWait *wait = current; wait != NULL; wait = wait->outer)
+    if (g_ptr_array_find (wait->pools, pool, NULL))
+      wait->n_own++;
   __atomic_store_n (&pool->room.n_freed, pool->room.n_freed + 1, __ATOMIC_RELEASE);
   _tarn_mutex_lock (&lock);
   _tarn_cond_broadcast (&freed);

@@ -240,14 +240,17 @@ _tarn_group_await_give_backs (TarnReclaimGroup *group)
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
-/* Adds the members of a group to @pools, with references.  Leaves out a member whose last reference
- * was dropped, because it is about to leave the group. */
+/* Adds the members of a group to @pools, with references, unless @pools has them already.  Leaves
+ * out a member whose last reference was dropped, because it is about to leave the group. */
 void
 _tarn_group_list (TarnReclaimGroup *group, GPtrArray *pools)
 {
+  gboolean was_empty = pools->len == 0;
+
   _tarn_mutex_lock (&group->lock);
   for (guint i = 0; i < group->members->len; i++)
-    if (_tarn_allocator_try_ref (&get_member (group, i)->base))
+    if ((was_empty || !g_ptr_array_find (pools, get_member (group, i), NULL))
+        && _tarn_allocator_try_ref (&get_member (group, i)->base))
       g_ptr_array_add (pools, get_member (group, i));
   _tarn_mutex_unlock (&group->lock);
 }

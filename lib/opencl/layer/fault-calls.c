@@ -528,9 +528,9 @@ fault_clSVMFree (cl_context context, void *address)
 static gsize *
 release_svm (cl_uint n, void *addresses[])
 {
-  gsize *sizes = g_new0 (gsize, n);
+  gsize *sizes = g_try_new0 (gsize, n);
 
-  for (cl_uint i = 0; i < n; i++)
+  for (cl_uint i = 0; sizes != NULL && i < n; i++)
     sizes[i] = _tarn_layer_fault_release_svm (addresses[i]);
   return sizes;
 }
@@ -538,7 +538,7 @@ release_svm (cl_uint n, void *addresses[])
 static void
 restore_svm (cl_uint n, void *addresses[], const gsize *sizes)
 {
-  for (cl_uint i = 0; i < n; i++)
+  for (cl_uint i = 0; sizes != NULL && i < n; i++)
     if (sizes[i] > 0)
       _tarn_layer_fault_restore_svm (addresses[i], sizes[i]);
 }

@@ -29,6 +29,10 @@ static TarnMutex lock;       /* guards the two variables below */
 static GHashTable *memories; /* handle -> FaultMemory, owned */
 static gsize used;
 
+/* The longest chain of memory objects of which each is made of the next one, such as an image, of a
+ * sub-buffer, of a buffer. */
+#define MAX_CHAIN 4
+
 static gsize budget; /* bytes, constant; 0 if there is no budget */
 
 void
@@ -136,19 +140,30 @@ _tarn_layer_fault_release (cl_mem object)
 void
 _tarn_layer_fault_restore (cl_mem object)
 {
-  FaultMemory *memory;
-  cl_mem whole;
-  gsize size;
+  /* The object, the object of which it is made, and so on. */
+  cl_mem chain[MAX_CHAIN + 1] = { object };
+  gsize sizes[MAX_CHAIN];
+  gboolean was_lost[MAX_CHAIN];
+  guint n = 0;
 
-  measure (object, &size, &whole);
+  for (; n < MAX_CHAIN && chain[n] != NULL; n++)
+    measure (chain[n], &sizes[n], &chain[n + 1]);
   {
     LAYER_LOCKED (&lock);
 
-    memory = g_hash_table_lookup (memories, object);
-    if (memory != NULL)
-      memory->references++;
-    else
-      add_locked (object, size, whole);
+    /* The entries of the others may have been removed with that of @object. */
+    for (guint i = n; i > 0; i--)
+      {
+        was_lost[i - 1] = g_hash_table_lookup (memories, chain[i - 1]) == NULL;
+        if (was_lost[i - 1])
+          add_locked (chain[i - 1], sizes[i - 1], chain[i]);
+      }
+    if (!was_lost[0])
+      ((FaultMemory *) g_hash_table_lookup (memories, object))->references++;
+    /* The program itself has no reference to those. */
+    for (guint i = 1; i < n; i++)
+      if (was_lost[i])
+        drop_locked (g_hash_table_lookup (memories, chain[i]));
   }
 }
 

@@ -115,16 +115,16 @@ check "... from the Nth call on" loses_later
 # ---- memory that is released ----
 
 below=$top_builddir/t/opencl/layer/.libs/below.so
-releases () { # WAY FAULTS SVM BUFFER: on a driver that frees in this way
+releases () { # WAY FAULTS SVM BUFFER PART: on a driver that frees in this way
   : >"$scratch/report"
   status_is 0 env BELOW_SVM="$1" OPENCL_LAYERS="$below:$layer" TARN_LAYER_POOL=0 TARN_LAYER_FAULTS="$2" \
     TARN_LAYER_REPORT="$scratch/report" timeout 60 "$top_builddir/t/opencl/layer/free-memory" \
-    && printf '%s\n' "$3" "$4" | diff - "$scratch/out" && ! grep '^left' "$scratch/report"
+    && printf '%s\n' "$3" "$4" "$5" | diff - "$scratch/out" && ! grep '^left' "$scratch/report"
 }
-check "another thread gets freed memory at once" releases early budget=4K '0 0 1' '0 1 1'
-check "... without a budget" releases early count '0 1 1' '0 1 1'
-check "a release that fails in the driver" releases fails budget=4K '-5 0 1' '-5 0 1'
-check "... without a budget" releases fails count '-5 1 1' '-5 1 1'
+check "another thread gets freed memory at once" releases early budget=4K '0 0 1' '0 1 1' '0 1 1'
+check "... without a budget" releases early count '0 1 1' '0 1 1' '0 1 1'
+check "a release that fails in the driver" releases fails budget=4K '-5 0 1' '-5 0 1' '-5 0 1'
+check "... without a budget" releases fails count '-5 1 1' '-5 1 1' '-5 1 1'
 
 # ---- which calls ----
 

@@ -37,7 +37,7 @@ has_svm (void)
   return memory != NULL;
 }
 
-static void
+static cl_int
 free_svm (void)
 {
   void *memory = clSVMAlloc (context, CL_MEM_READ_WRITE, SIZE, 0);
@@ -46,6 +46,7 @@ free_svm (void)
   printf ("%d %d", status, has_svm ());
   clSVMFree (context, memory);
   printf (" %d\n", has_svm ());
+  return status;
 }
 
 static int
@@ -57,24 +58,43 @@ has_buffer (void)
 }
 
 static void
-free_buffer (void)
+free_object (cl_mem object)
 {
-  cl_mem buffer = clCreateBuffer (context, CL_MEM_READ_WRITE, SIZE, NULL, NULL);
-  cl_int status = clReleaseMemObject (buffer);
+  cl_int status = clReleaseMemObject (object);
 
   printf ("%d %d", status, has_buffer ());
   if (status != CL_SUCCESS)
-    clReleaseMemObject (buffer);
+    clReleaseMemObject (object);
   printf (" %d\n", has_buffer ());
+}
+
+/* A part of a buffer that the program has released already. */
+static cl_mem
+make_last_part (void)
+{
+  cl_mem buffer = clCreateBuffer (context, CL_MEM_READ_WRITE, SIZE, NULL, NULL);
+  cl_buffer_region region = { 0, SIZE / 2 };
+  cl_mem part
+      = clCreateSubBuffer (buffer, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, NULL);
+
+  clReleaseMemObject (buffer);
+  return part;
 }
 
 int
 main (void)
 {
+  cl_int status;
+  cl_mem part;
+
   if (!begin ())
     return 2;
-  free_svm ();
-  free_buffer ();
+  status = free_svm ();
+  free_object (clCreateBuffer (context, CL_MEM_READ_WRITE, SIZE, NULL, NULL));
+  part = make_last_part ();
+  if (status != CL_SUCCESS) /* on such a driver, the release after this call fails */
+    clEnqueueSVMFree (queue, 0, NULL, NULL, NULL, 0, NULL, NULL);
+  free_object (part);
   clReleaseCommandQueue (queue);
   clReleaseContext (context);
   return 0;
