@@ -143,7 +143,7 @@ _tarn_layer_fault_restore (cl_mem object)
   /* The object, the object of which it is made, and so on. */
   cl_mem chain[MAX_CHAIN + 1] = { object };
   gsize sizes[MAX_CHAIN];
-  gboolean was_lost[MAX_CHAIN];
+  gboolean was_lost[MAX_CHAIN] = { FALSE };
   guint n = 0;
 
   for (; n < MAX_CHAIN && chain[n] != NULL; n++)
