@@ -183,8 +183,7 @@ _tarn_layer_await (cl_int status, const cl_event *event)
   for (guint i = 0; status != CL_SUCCESS && i < MAX_WAITS && is_running (*event); i++)
     {
       g_usleep (1000);
-      if (_tarn_layer_driver->clWaitForEvents (1, event) == CL_SUCCESS)
-        break;
+      status = _tarn_layer_driver->clWaitForEvents (1, event);
     }
   _tarn_layer_driver->clReleaseEvent (*event);
   return status;

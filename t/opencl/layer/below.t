@@ -34,9 +34,10 @@ for platform in $("$program" --platforms); do
   check "platform $platform: events" grep -q "misused 0 " "$scratch/err"
   OPENCL_LAYERS=$below:$layer timeout 180 "$program" --platform "$platform" crowded \
     >"$scratch/out" 2>"$scratch/err"
-  TARN_DEBUG=guards BELOW_WAITS=1 OPENCL_LAYERS=$below:$layer timeout 180 "$program" \
+  TARN_DEBUG=guards TARN_LAYER_STATS=1 BELOW_WAITS=1 OPENCL_LAYERS=$below:$layer timeout 180 "$program" \
     --platform "$platform" references-used >"$scratch/out" 2>"$scratch/waits"
   check "platform $platform: waits" grep -q "gated 1 unfinished 0 " "$scratch/waits"
+  check "... the pool has the buffer" grep -qE "^ +([1-9][0-9]*) +\1 +0 " "$scratch/waits"
   check "platform $platform: sub-buffers" grep -q "^made [1-9][0-9]* cut 0 " "$scratch/err"
 done
 # The layer asks with a buffer of two of the device's alignments, which are 128 bytes on PoCL.
