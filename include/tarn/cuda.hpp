@@ -410,8 +410,8 @@ public:
 
 /**
  * The owner of a graph's memory: its destructor returns the memory to the pool, for which the host
- * waits as tarn_cuda_pool_release_graph() does. It can be moved, and outlives the graph's last
- * launch.
+ * waits as tarn_cuda_pool_release_graph() does. It can be moved. It must live until the graph's
+ * last launch is done.
  *
  * @since 0.1
  */

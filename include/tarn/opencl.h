@@ -644,6 +644,8 @@ TarnMemo *tarn_opencl_kernel_memo_new (void) G_GNUC_WARN_UNUSED_RESULT;
  * @param kernel   out: the kernel, with a reference for clReleaseKernel ()
  * @param error    return location, or NULL: as tarn_memo_get(); TARN_OPENCL_ERROR with the driver's
  *                 status, and with up to 64 KiB of the build log if the program does not compile;
+ *                 TARN_ERROR_OUT_OF_MEMORY if that status means a lack of memory, also of the
+ *                 compiler's;
  *                 TARN_ERROR_INVALID_ARGUMENT for a key that sets fields that this version of the
  *                 library does not have
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it

@@ -532,7 +532,8 @@ gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queu
  * Without a heap the pool holds one block, which serves one request of the same bin. To reserve
  * several blocks, allocate each one after its reservation, before you reserve the next.
  *
- * During the call, the bytes count as in use: within the pool's limit, and in its peaks. A pool
+ * During the call, the bytes count as in use: within the pool's limit, and in its peaks. The call
+ * also counts as a request. A pool
  * under TARN_DEBUG holds nothing, so the call only checks that there is enough memory.
  *
  * @param pool   a pool; any thread may call it

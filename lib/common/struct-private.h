@@ -57,6 +57,19 @@ _tarn_struct_has_size (gconstpointer theirs)
   return theirs != NULL && *(const gsize *) theirs >= sizeof (gsize);
 }
 
+/* Calls _tarn_struct_has_size ().  If that returns FALSE, sets an error that names the struct's
+ * type,
+ * @type. */
+static inline gboolean
+_tarn_struct_has_size_or_set_error (gconstpointer theirs, const gchar *type, GError **error)
+{
+  if (_tarn_struct_has_size (theirs))
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "%s is %s", type,
+               theirs == NULL ? "NULL" : "not initialized: its struct_size is 0");
+  return FALSE;
+}
+
 /* Copies the fields of the library's struct, @ours, to the program's struct, @theirs, except the
  * size.  If @theirs has fields that the library does not know, sets them to 0.  The caller has
  * checked that the size of @theirs is set. */

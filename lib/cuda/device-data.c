@@ -153,8 +153,9 @@ tarn_cuda_device_data_init (TarnCudaDeviceData *data, CUdevice device, GError **
 {
   const TarnCudaDriver *driver;
 
-  g_return_val_if_fail (_tarn_struct_has_size (data), FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  if (!_tarn_struct_has_size_or_set_error (data, "TarnCudaDeviceData", error))
+    return FALSE;
 
   driver = _tarn_cuda_get_driver (error);
   return driver != NULL && _tarn_cuda_ask_device_data (driver, device, data, error);

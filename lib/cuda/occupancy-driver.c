@@ -170,8 +170,9 @@ tarn_cuda_occupancy_for_function (CUfunction function, guint threads, gsize dyna
 {
   const TarnCudaDriver *driver;
 
-  g_return_val_if_fail (_tarn_struct_has_size (occupancy), FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  if (!_tarn_struct_has_size_or_set_error (occupancy, "TarnCudaOccupancy", error))
+    return FALSE;
   TARN_REFUSE_NULL (function, FALSE);
 
   driver = _tarn_cuda_get_driver (error);

@@ -264,8 +264,9 @@ tarn_cuda_occupancy (const TarnCudaDeviceData *data, guint threads, gsize shared
   g_return_val_if_fail (data != NULL, FALSE);
   g_return_val_if_fail (mode == TARN_CUDA_OCCUPANCY_EXACT || mode == TARN_CUDA_OCCUPANCY_PYCUDA,
                         FALSE);
-  g_return_val_if_fail (_tarn_struct_has_size (occupancy), FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  if (!_tarn_struct_has_size_or_set_error (occupancy, "TarnCudaOccupancy", error))
+    return FALSE;
 
   if (!_tarn_cuda_read_device_data (&known, data, error))
     return FALSE;

@@ -266,8 +266,6 @@ tarn_opencl_kernel_memo_get (TarnMemo *memo, cl_context context, const TarnOpenc
 
   if (!_tarn_opencl_load (error) || !read_key (&known, key, error))
     return FALSE;
-  g_return_val_if_fail (known.source != NULL, FALSE);
-  g_return_val_if_fail (known.kernel_name != NULL, FALSE);
   if (!tarn_memo_get (memo, context, &known, &value, error))
     return FALSE;
   *kernel = value;

@@ -351,8 +351,9 @@ tarn_opencl_measure_local_memory (cl_device_id device, TarnOpenclLocalMemory *re
   g_auto (Bench) bench = { .device = device };
   TarnOpenclLocalMemory measured;
 
-  g_return_val_if_fail (_tarn_struct_has_size (result), FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  if (!_tarn_struct_has_size_or_set_error (result, "TarnOpenclLocalMemory", error))
+    return FALSE;
   TARN_REFUSE_NULL (device, FALSE);
 
   if (!_tarn_opencl_load (error) || !measure (&bench, &measured, error))

@@ -638,17 +638,25 @@ test_incomplete_keys (const TarnOpenclDevice *device, OpenclState *state)
   g_autoptr (TarnMemo) kernels = tarn_opencl_kernel_memo_new ();
   TarnOpenclKernelKey key = TARN_OPENCL_KERNEL_KEY_INIT;
   cl_kernel kernel = NULL;
-  const gchar *missing[]
-      = { "*key != NULL*", "*source != NULL*", "*kernel_name != NULL*", "*kernel != NULL*" };
+  static const gchar *const missing[] = { "source", "kernel_name", "device" };
 
   for (guint i = 0; i < G_N_ELEMENTS (missing); i++)
     {
-      key.source = i > 1 ? source : NULL;
-      key.kernel_name = i > 2 ? "fill" : NULL;
-      key.device = device->device;
-      g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_CRITICAL, missing[i]);
+      g_autoptr (GError) error = NULL;
+
+      key.source = i > 0 ? source : NULL;
+      key.kernel_name = i > 1 ? "fill" : NULL;
+      g_assert_false (tarn_opencl_kernel_memo_get (kernels, state->context, &key, &kernel, &error));
+      g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+      g_assert_true (g_str_has_suffix (error->message, missing[i]));
+    }
+  key.device = device->device;
+  for (guint i = 0; i < 2; i++)
+    {
+      g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_CRITICAL,
+                             i == 0 ? "*key != NULL*" : "*kernel != NULL*");
       g_assert_false (tarn_opencl_kernel_memo_get (kernels, state->context, i > 0 ? &key : NULL,
-                                                   i != 3 ? &kernel : NULL, NULL));
+                                                   i > 0 ? NULL : &kernel, NULL));
       g_test_assert_expected_messages ();
     }
   g_assert_null (kernel);

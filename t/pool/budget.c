@@ -184,6 +184,10 @@ test_failure (World *w, gconstpointer unused)
   g_clear_error (&error);
   g_assert_false (tarn_pool_get_budget (NULL, &budget, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  g_clear_error (&error);
+  budget.struct_size = 0;
+  g_assert_false (tarn_pool_get_budget (pool, &budget, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
 }
 
 int

@@ -78,7 +78,7 @@ readme_program () {
   sed -n -e 's/^    \(export PKG_CONFIG_PATH=.*\)/\1/p' -e 's/^    \(cc program\.c .*\)/\1/p' \
     "$top_srcdir/README" >"$scratch/lines"
   [ "$(wc -l <"$scratch/lines")" -eq 2 ] || return
-  sed -i "s,\$PWD,$top," "$scratch/lines"
+  sed -i "s,\$PWD,$top,g" "$scratch/lines"
   mkdir "$scratch/bin" && printf '#!/bin/sh\nPATH="%s" exec %s "$@"\n' "$PATH" "$CC $T_CC_FLAGS" \
     >"$scratch/bin/cc" && printf '#!/bin/sh\nPATH="%s" exec %s "$@"\n' "$PATH" "$PKG_CONFIG" \
     >"$scratch/bin/pkg-config" && chmod +x "$scratch/bin/cc" "$scratch/bin/pkg-config" \

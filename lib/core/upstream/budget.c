@@ -40,7 +40,8 @@ tarn_pool_get_budget (TarnPool *pool, TarnBudget *budget, GError **error)
 
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   TARN_REFUSE_NULL (pool, FALSE);
-  g_return_val_if_fail (_tarn_struct_has_size (budget), FALSE);
+  if (!_tarn_struct_has_size_or_set_error (budget, "TarnBudget", error))
+    return FALSE;
 
   if (!tarn_check_fork (error)
       || !_tarn_pool_get_device_memory (pool->upstream, &now.device_bytes, &now.free_bytes, error))

@@ -258,12 +258,58 @@ FAULT_STATUS (clSetMemObjectDestructorCallback,
               (cl_mem memobj, void (CL_CALLBACK *notify) (cl_mem, void *), void *user_data),
               (memobj, notify, user_data))
 
-FAULT_STATUS (clWaitForEvents, (cl_uint num_events, const cl_event *event_list),
-              (num_events, event_list))
+/* A program that has waited for commands may free the memory of the host that they use, also if the
+ * call that waited has failed: then no command runs any more, because the device is lost.  But here
+ * the device goes on.  So a call that is made to fail waits, too, but at most for this time in
+ * microseconds, because the commands may wait for a user event that is never set. */
+#define MAX_WAIT G_TIME_SPAN_SECOND
+
+static void
+await (cl_uint n, const cl_event *events)
+{
+  gint64 end = g_get_monotonic_time () + MAX_WAIT;
+
+  for (cl_uint i = 0; events != NULL && i < n; i++)
+    {
+      cl_int state = CL_COMPLETE;
+
+      while (BEHIND (clGetEventInfo) (events[i], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
+                                      &state, NULL)
+                 == CL_SUCCESS
+             && state > CL_COMPLETE && g_get_monotonic_time () < end)
+        g_usleep (100);
+    }
+}
+
+static cl_int CL_API_CALL
+fault_clWaitForEvents (cl_uint n, const cl_event *events)
+{
+  cl_int status = _tarn_layer_fault_strike (FAULT_clWaitForEvents);
+
+  if (status == CL_SUCCESS)
+    return BEHIND (clWaitForEvents) (n, events);
+  await (n, events);
+  return status;
+}
 
 FAULT_STATUS (clFlush, (cl_command_queue queue), (queue))
 
-FAULT_STATUS (clFinish, (cl_command_queue queue), (queue))
+static cl_int CL_API_CALL
+fault_clFinish (cl_command_queue queue)
+{
+  cl_int status = _tarn_layer_fault_strike (FAULT_clFinish);
+  cl_event event;
+
+  if (status == CL_SUCCESS)
+    return BEHIND (clFinish) (queue);
+  if (BEHIND (clEnqueueMarkerWithWaitList) (queue, 0, NULL, &event) == CL_SUCCESS)
+    {
+      BEHIND (clFlush) (queue);
+      await (1, &event);
+      BEHIND (clReleaseEvent) (event);
+    }
+  return status;
+}
 
 FAULT_COMMAND (clEnqueueReadBuffer,
                (cl_command_queue queue, cl_mem buffer, cl_bool blocking_read, size_t offset,
@@ -597,9 +643,10 @@ _tarn_layer_faults_cover (cl_icd_dispatch *dispatch, const cl_icd_dispatch *driv
 {
   FAULT_CALLS (COVER)
   FAULT_RELEASES (COVER)
-  /* Fault injection does not replace clGetMemObjectInfo (), but fault-memory.c calls it through
-   * this table. */
+  /* Fault injection does not replace these two functions, but calls them through this table.  The
+   * layer has a clGetMemObjectInfo () of its own, and no clGetEventInfo (). */
   _tarn_layer_behind_faults.clGetMemObjectInfo = dispatch->clGetMemObjectInfo;
+  _tarn_layer_behind_faults.clGetEventInfo = driver->clGetEventInfo;
 }
 
 #define FIND(own, ...)                                                                             \

@@ -120,6 +120,7 @@ static const Row rows[] = {
   ERROR (914, "INVALID_RESOURCE_TYPE"),
   ERROR (915, "INVALID_RESOURCE_CONFIGURATION"),
   ERROR (916, "KEY_ROTATION"),
+  ERROR (999, "UNKNOWN"),
 };
 
 /* The descriptions of the statuses: entry n is for rows[n].  The first call that needs a

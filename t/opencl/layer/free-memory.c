@@ -4,10 +4,15 @@
  * A program that releases memory on the drivers that below.c stands for.  For shared virtual memory
  * and for a buffer, it prints the status of the release, and then whether there is memory for
  * another one of this size: after the release, and after a second release if the first one has
- * failed or another thread has the memory. */
+ * failed or another thread has the memory.
+ *
+ * With the argument "finish" or "wait": waits for commands, prints the status of the wait and
+ * whether the commands are done, and frees memory that they use. */
 
 #include <CL/cl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define SIZE 4096
 
@@ -81,14 +86,43 @@ make_last_part (void)
   return part;
 }
 
+#define LARGE (32 << 20)
+
+/* Frees the memory of the host that commands read as soon as it has waited for them, even if the
+ * wait failed. */
+static void
+wait_and_free (int finishes)
+{
+  cl_mem buffer = clCreateBuffer (context, CL_MEM_READ_WRITE, LARGE, NULL, NULL);
+  void *bytes = malloc (LARGE);
+  cl_event event = NULL;
+  cl_int status, state = CL_QUEUED;
+
+  for (int i = 0; i < 20; i++)
+    clEnqueueWriteBuffer (queue, buffer, CL_FALSE, 0, LARGE, bytes, 0, NULL,
+                          i == 19 ? &event : NULL);
+  clFlush (queue);
+  status = finishes ? clFinish (queue) : clWaitForEvents (1, &event);
+  clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+  printf ("%d, %s\n", status, state == CL_COMPLETE ? "done" : "not done");
+  free (bytes);
+  clReleaseEvent (event);
+  clReleaseMemObject (buffer);
+}
+
 int
-main (void)
+main (int argc, char **argv)
 {
   cl_int status;
   cl_mem part;
 
   if (!begin ())
     return 2;
+  if (argc > 1)
+    {
+      wait_and_free (strcmp (argv[1], "finish") == 0);
+      return 0;
+    }
   status = free_svm ();
   free_object (clCreateBuffer (context, CL_MEM_READ_WRITE, SIZE, NULL, NULL));
   part = make_last_part ();
