@@ -754,7 +754,7 @@ void tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes);
  * @param budget  out: start from TARN_BUDGET_INIT, whose struct_size says how much is filled.
  *                Written on success only.
  * @param error   return location, or NULL: the backend's, if the driver fails; TARN_ERROR_FORKED in
- *                a child of fork ()
+ *                a child of fork (); TARN_ERROR_INVALID_ARGUMENT if @p budget is not initialized
  * @return TRUE, or FALSE with @p error set. That the driver does not say something is no error.
  * @since 0.1
  */

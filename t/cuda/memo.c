@@ -328,7 +328,7 @@ ref_anything (gpointer unused, gpointer first_arg)
   return first_arg;
 }
 
-/* What a first argument is, is not the caller's to say. */
+/* A caller cannot give functions or a kind for first arguments: the library gives them. */
 static void
 test_foreign_ops (const TarnCudaTest *test, gconstpointer unused)
 {

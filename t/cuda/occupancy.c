@@ -369,6 +369,12 @@ test_versions (void)
   TarnCudaOccupancy old = TARN_CUDA_OCCUPANCY_INIT;
   g_autoptr (GError) error = NULL;
 
+  old.struct_size = 0;
+  g_assert_false (
+      tarn_cuda_occupancy (&later.data, 64, 0, 8, TARN_CUDA_OCCUPANCY_EXACT, &old, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  g_clear_error (&error);
+  old.struct_size = sizeof old;
   later.data.struct_size = sizeof later;
   found.occupancy.struct_size = sizeof found;
   tarn_cuda_occupancy (&later.data, 32, 0, 16, TARN_CUDA_OCCUPANCY_EXACT, &found.occupancy, &error);

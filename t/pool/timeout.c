@@ -509,33 +509,36 @@ test_redirected (Redirected *r, gconstpointer unused)
   assert_failures (r, 1, 1);
 }
 
+/* A request of @queue gets the block of @pool, which another thread frees with @func while the
+ * request waits. */
+static void
+succeed_redirected (Redirected *r, gpointer queue, TarnPool *pool, OtherFunc func)
+{
+  TarnBlock **block = &r->blocks[pool == r->pool ? 0 : 1];
+  Other other = { pool, pool, { *block }, func, NULL, FALSE, FALSE };
+  g_autoptr (GError) error = NULL;
+
+  other_begin (&other);
+  *block = tarn_pool_allocate_timeout (r->pool, SIZE, queue, -1, &error);
+  g_thread_join (other.thread);
+  g_assert_no_error (error);
+}
+
 /* A request that has waited with success has not failed. */
 static void
 test_redirected_none (Redirected *r, gconstpointer unused)
 {
-  Other other = { r->pool, r->pool, { r->blocks[0] }, free_one, NULL, FALSE, FALSE };
-  g_autoptr (GError) error = NULL;
-
   (void) unused;
-  other_begin (&other);
-  r->blocks[0] = tarn_pool_allocate_timeout (r->pool, SIZE, r->own, -1, &error);
-  g_thread_join (other.thread);
-  g_assert_no_error (error);
+  succeed_redirected (r, r->own, r->pool, free_one);
   assert_failures (r, 0, 0);
 }
 
-/* What is freed in the pool that serves a waiting request is enough, also without a group. */
+/* A free in the pool that serves the request wakes it, although the two pools are in no group. */
 static void
 test_redirected_freed (Redirected *r, gconstpointer unused)
 {
-  Other other = { r->other, r->other, { r->blocks[1] }, free_one, NULL, FALSE, FALSE };
-  g_autoptr (GError) error = NULL;
-
   (void) unused;
-  other_begin (&other);
-  r->blocks[1] = tarn_pool_allocate_timeout (r->pool, SIZE, r->queue, -1, &error);
-  g_thread_join (other.thread);
-  g_assert_no_error (error);
+  succeed_redirected (r, r->queue, r->other, free_one);
   assert_failures (r, 0, 0);
 }
 
@@ -553,15 +556,9 @@ redirect_later (TarnPool *pool, gpointer unused, gpointer data, GError **error)
 static void
 test_redirected_later (Redirected *r, gconstpointer unused)
 {
-  Other other = { r->other, r->other, { r->blocks[1] }, free_one, NULL, FALSE, FALSE };
-  g_autoptr (GError) error = NULL;
-
   (void) unused;
   tarn_pool_set_redirect_func (r->pool, redirect_later, r, NULL);
-  other_begin (&other);
-  r->blocks[1] = tarn_pool_allocate_timeout (r->pool, SIZE, r->queue, -1, &error);
-  g_thread_join (other.thread);
-  g_assert_no_error (error);
+  succeed_redirected (r, r->queue, r->other, free_one);
   assert_failures (r, 0, 0);
 }
 
@@ -669,20 +666,15 @@ test_redirected_group (Redirected *r, gconstpointer unused)
 static void
 test_redirected_limit (Redirected *r, gconstpointer unused)
 {
-  Other other = { r->other, r->other, { r->blocks[1] }, free_one, NULL, FALSE, FALSE };
   g_autoptr (GError) error = NULL;
 
   (void) unused;
   tarn_pool_set_limit_bytes (r->other, SIZE / 2);
   g_assert_null (tarn_pool_allocate_timeout (r->pool, SIZE, r->queue, -1, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
-  g_clear_error (&error);
   tarn_pool_set_limit_bytes (r->other, 0);
   tarn_pool_set_limit_bytes (r->pool, SIZE / 2);
-  other_begin (&other);
-  r->blocks[1] = tarn_pool_allocate_timeout (r->pool, SIZE, r->queue, -1, &error);
-  g_thread_join (other.thread);
-  g_assert_no_error (error);
+  succeed_redirected (r, r->queue, r->other, free_one);
 }
 
 /* The function is removed while a request waits, which the pool then serves. */
@@ -696,16 +688,10 @@ end_redirect (TarnPool *pool, TarnBlock **blocks)
 static void
 test_redirected_no_more (Redirected *r, gconstpointer unused)
 {
-  Other other = { r->pool, r->pool, { r->blocks[0] }, end_redirect, NULL, FALSE, FALSE };
-  g_autoptr (GError) error = NULL;
-
   (void) unused;
   assert_fails (r->pool, SIZE, TARN_ERROR_OUT_OF_MEMORY);
   assert_failures (r, 1, 0);
-  other_begin (&other);
-  r->blocks[0] = tarn_pool_allocate_timeout (r->pool, SIZE, r->queue, -1, &error);
-  g_thread_join (other.thread);
-  g_assert_no_error (error);
+  succeed_redirected (r, r->queue, r->pool, end_redirect);
   assert_failures (r, 1, 0);
 }
 

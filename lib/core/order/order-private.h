@@ -231,11 +231,18 @@ void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
  * store the pool here. */
 typedef struct
 {
-  const TarnPool *asked; /* the pool that gets the request; borrowed */
+  TarnPool *asked; /* the pool that gets the request; borrowed */
   /* A reference to the pool that serves the request in place of @asked.  NULL if @asked serves
    * it. */
   TarnPool *other;
 } TarnServer;
+
+/* Returns the pool that serves the request, as far as redirections have told. */
+static inline TarnPool *
+_tarn_server_get (const TarnServer *server)
+{
+  return server->other != NULL ? server->other : server->asked;
+}
 
 /* redirect.c.  Callers do not hold the pool's lock. */
 TarnServer *_tarn_server_follow (TarnServer *server);

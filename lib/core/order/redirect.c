@@ -54,7 +54,7 @@ note_server (const TarnPool *pool, TarnPool *other)
 {
   TarnServer *server = followed;
 
-  if (server == NULL || pool != (server->other != NULL ? server->other : server->asked))
+  if (server == NULL || pool != _tarn_server_get (server))
     return;
   if (other == NULL)
     {

@@ -96,13 +96,6 @@ uncount_failure (TarnPool *pool)
  * chosen a pool that it had not chosen before. */
 #define MAX_LISTINGS 16
 
-/* Returns the pool that was to serve a request of @pool in its last attempt. */
-static TarnPool *
-get_server (TarnPool *pool, const TarnServer *server)
-{
-  return server->other != NULL ? server->other : pool;
-}
-
 /* Returns TRUE if a request has failed for lack of memory that other threads can free. */
 static gboolean
 may_try_again (TarnPool *server, gsize size, const TarnBlock *block, const GError *error)
@@ -131,17 +124,17 @@ allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, T
       do
         {
           g_clear_error (error);
-          uncount_failure (get_server (pool, server));
+          uncount_failure (_tarn_server_get (server));
           _tarn_room_begin_attempt (&wait);
           block = attempt (pool, size, queue, server, error);
           _tarn_room_end_attempt (&wait);
           waits_for_all = is_listed (pools, server) || n_listings == MAX_LISTINGS;
         }
-      while (may_try_again (get_server (pool, server), size, block, *error) && waits_for_all
+      while (may_try_again (_tarn_server_get (server), size, block, *error) && waits_for_all
              && _tarn_room_await (&wait, end_time));
       _tarn_room_end (&wait);
     }
-  while (may_try_again (get_server (pool, server), size, block, *error) && !waits_for_all
+  while (may_try_again (_tarn_server_get (server), size, block, *error) && !waits_for_all
          && g_get_monotonic_time () < end_time);
   return block;
 }
@@ -169,7 +162,7 @@ tarn_pool_allocate_timeout (TarnPool *pool, gsize size, gpointer queue, gint64 m
   TARN_REFUSE_NULL (pool, NULL);
 
   block = attempt (pool, size, queue, &server, &local);
-  if (microseconds != 0 && may_try_again (get_server (pool, &server), size, block, local)
+  if (microseconds != 0 && may_try_again (_tarn_server_get (&server), size, block, local)
       && may_wait ())
     block = allocate_waiting (pool, size, queue, end_time, &server, &local);
   g_clear_pointer (&server.other, tarn_pool_unref);
