@@ -3,8 +3,8 @@
  *
  * Fault injection: for each OpenCL call, a function that the program reaches in place of the
  * layer's or the driver's function.  Most of these functions return an error if TARN_LAYER_FAULTS
- * says so.  The functions that retain or release objects return no such errors, but count the
- * program's references. */
+ * says so.  The functions that retain or release objects, and that set user events, return no such
+ * errors, but count. */
 
 #include "faults-private.h"
 
@@ -246,9 +246,6 @@ FAULT_STATUS (clSetKernelExecInfo,
                const void *param_value),
               (kernel, param_name, param_value_size, param_value))
 
-FAULT_OBJECT (cl_event, clCreateUserEvent, (cl_context context, cl_int *errcode_ret),
-              (context, errcode_ret))
-
 FAULT_STATUS (clSetEventCallback,
               (cl_event event, cl_int command_exec_callback_type,
                void (CL_CALLBACK *notify) (cl_event, cl_int, void *), void *user_data),
@@ -258,11 +255,52 @@ FAULT_STATUS (clSetMemObjectDestructorCallback,
               (cl_mem memobj, void (CL_CALLBACK *notify) (cl_mem, void *), void *user_data),
               (memobj, notify, user_data))
 
+/* User events that the program has made and not set.  One that it releases before it has set it
+ * counts for ever. */
+static gint n_unset_events;
+
+static cl_event CL_API_CALL
+fault_clCreateUserEvent (cl_context context, cl_int *errcode_ret)
+{
+  cl_event event;
+
+  if (!let_pass (FAULT_clCreateUserEvent, errcode_ret))
+    return NULL;
+  event = accept (FAULT_clCreateUserEvent, BEHIND (clCreateUserEvent) (context, errcode_ret),
+                  errcode_ret);
+  if (event != NULL)
+    g_atomic_int_inc (&n_unset_events);
+  return event;
+}
+
+static cl_int CL_API_CALL
+fault_clSetUserEventStatus (cl_event event, cl_int execution_status)
+{
+  cl_int status = BEHIND (clSetUserEventStatus) (event, execution_status);
+
+  if (status == CL_SUCCESS)
+    g_atomic_int_add (&n_unset_events, -1);
+  return status;
+}
+
 /* A program that has waited for commands may free the memory of the host that they use, also if the
  * call that waited has failed: then no command runs any more, because the device is lost.  But here
- * the device goes on.  So a call that is made to fail waits, too, but at most for this time in
- * microseconds, because the commands may wait for a user event that is never set. */
+ * the device goes on.  So a call that is made to fail waits, too, until the commands are done.
+ * Exception: commands may wait for a user event that the program sets only after this call, or
+ * never.  As long as there is an unset one, the call waits at most for this time in microseconds.
+ */
 #define MAX_WAIT G_TIME_SPAN_SECOND
+
+static gboolean
+is_running (cl_event event)
+{
+  cl_int state = CL_COMPLETE;
+
+  return BEHIND (clGetEventInfo) (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
+                                  NULL)
+             == CL_SUCCESS
+         && state > CL_COMPLETE;
+}
 
 static void
 await (cl_uint n, const cl_event *events)
@@ -270,15 +308,9 @@ await (cl_uint n, const cl_event *events)
   gint64 end = g_get_monotonic_time () + MAX_WAIT;
 
   for (cl_uint i = 0; events != NULL && i < n; i++)
-    {
-      cl_int state = CL_COMPLETE;
-
-      while (BEHIND (clGetEventInfo) (events[i], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
-                                      &state, NULL)
-                 == CL_SUCCESS
-             && state > CL_COMPLETE && g_get_monotonic_time () < end)
-        g_usleep (100);
-    }
+    while (is_running (events[i])
+           && (g_atomic_int_get (&n_unset_events) == 0 || g_get_monotonic_time () < end))
+      g_usleep (100);
 }
 
 static cl_int CL_API_CALL
@@ -614,7 +646,7 @@ fault_clEnqueueSVMFree (cl_command_queue queue, cl_uint n, void *addresses[],
 
 /* The table of functions */
 
-#define FAULT_RELEASES(F)                                                                          \
+#define FAULT_COUNTED(F)                                                                           \
   F (clRetainContext)                                                                              \
   F (clReleaseContext)                                                                             \
   F (clRetainCommandQueue)                                                                         \
@@ -629,6 +661,7 @@ fault_clEnqueueSVMFree (cl_command_queue queue, cl_uint n, void *addresses[],
   F (clReleaseKernel)                                                                              \
   F (clRetainEvent)                                                                                \
   F (clReleaseEvent)                                                                               \
+  F (clSetUserEventStatus)                                                                         \
   F (clSVMFree)
 
 #define COVER(name, ...)                                                                           \
@@ -642,7 +675,7 @@ void
 _tarn_layer_faults_cover (cl_icd_dispatch *dispatch, const cl_icd_dispatch *driver)
 {
   FAULT_CALLS (COVER)
-  FAULT_RELEASES (COVER)
+  FAULT_COUNTED (COVER)
   /* Fault injection does not replace these two functions, but calls them through this table.  The
    * layer has a clGetMemObjectInfo () of its own, and no clGetEventInfo (). */
   _tarn_layer_behind_faults.clGetMemObjectInfo = dispatch->clGetMemObjectInfo;
@@ -657,6 +690,6 @@ void *
 _tarn_layer_find_fault_call (const gchar *name)
 {
   FAULT_CALLS (FIND)
-  FAULT_RELEASES (FIND)
+  FAULT_COUNTED (FIND)
   return NULL;
 }

@@ -127,12 +127,13 @@ check "a release that fails in the driver" releases fails budget=4K '-5 0 1' '-5
 check "... without a budget" releases fails count '-5 1 1' '-5 1 1' '-5 1 1'
 
 # A program may free memory of the host after that.
-waits_too () { # CALL ARGUMENT
-  status_is 0 env OPENCL_LAYERS="$layer" TARN_LAYER_FAULTS="$1=1" timeout 60 \
-    "$top_builddir/t/opencl/layer/free-memory" "$2" && echo "-5, done" | diff - "$scratch/out"
+waits () { # CALL ARGUMENT STATE
+  status_is 0 env OPENCL_LAYERS="$layer" TARN_LAYER_FAULTS="$1=1" timeout 120 \
+    "$top_builddir/t/opencl/layer/free-memory" "$2" && echo "-5, $3" | diff - "$scratch/out"
 }
-check "clFinish that fails waits, too" waits_too clFinish finish
-check "... clWaitForEvents" waits_too clWaitForEvents wait
+check "clFinish that fails waits, too" waits clFinish finish done
+check "... clWaitForEvents" waits clWaitForEvents wait done
+check "... not for ever if a user event is not set" waits clFinish unset "not done"
 
 # ---- which calls ----
 

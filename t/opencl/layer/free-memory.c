@@ -7,12 +7,14 @@
  * failed or another thread has the memory.
  *
  * With the argument "finish" or "wait": waits for commands, prints the status of the wait and
- * whether the commands are done, and frees memory that they use. */
+ * whether the commands are done, and frees memory that they use.  With the argument "unset": does
+ * the same with a command that waits for a user event, which it never sets. */
 
 #include <CL/cl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SIZE 4096
 
@@ -87,6 +89,7 @@ make_last_part (void)
 }
 
 #define LARGE (32 << 20)
+#define WRITES 500 /* together, they take longer than a second */
 
 /* Frees the memory of the host that commands read as soon as it has waited for them, even if the
  * wait failed. */
@@ -98,9 +101,9 @@ wait_and_free (int finishes)
   cl_event event = NULL;
   cl_int status, state = CL_QUEUED;
 
-  for (int i = 0; i < 20; i++)
+  for (int i = 0; i < WRITES; i++)
     clEnqueueWriteBuffer (queue, buffer, CL_FALSE, 0, LARGE, bytes, 0, NULL,
-                          i == 19 ? &event : NULL);
+                          i == WRITES - 1 ? &event : NULL);
   clFlush (queue);
   status = finishes ? clFinish (queue) : clWaitForEvents (1, &event);
   clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
@@ -108,6 +111,23 @@ wait_and_free (int finishes)
   free (bytes);
   clReleaseEvent (event);
   clReleaseMemObject (buffer);
+}
+
+/* Ends the process at once: at exit, the driver would wait for the command, too. */
+static void
+wait_for_unset (void)
+{
+  cl_event first = clCreateUserEvent (context, NULL), event = NULL;
+  cl_mem buffer = clCreateBuffer (context, CL_MEM_READ_WRITE, SIZE, NULL, NULL);
+  char bytes[SIZE] = { 0 };
+  cl_int status, state = CL_COMPLETE;
+
+  clEnqueueWriteBuffer (queue, buffer, CL_FALSE, 0, SIZE, bytes, 1, &first, &event);
+  status = clFinish (queue);
+  clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+  printf ("%d, %s\n", status, state == CL_COMPLETE ? "done" : "not done");
+  fflush (stdout);
+  _exit (0);
 }
 
 int
@@ -118,6 +138,8 @@ main (int argc, char **argv)
 
   if (!begin ())
     return 2;
+  if (argc > 1 && strcmp (argv[1], "unset") == 0)
+    wait_for_unset ();
   if (argc > 1)
     {
       wait_and_free (strcmp (argv[1], "finish") == 0);
