@@ -74,7 +74,7 @@ test_summary (Fixture *self, gconstpointer data)
       "0.000010 s, 22 events, 12 lost, complete\n"
       "   class     name        requests   hits misses fails  frees      peak    in use\n"
       " 2 heap      cuda-device        1      -      -     0      0   1.0 KiB   1.0 KiB\n"
-      " 3 pool      weights            6      3      2     1      4     600 B     332 B\n"
+      " 3 pool      weights            6      5      0     1      4     600 B     332 B\n"
       " 1 allocator cuda-device        0      -      -     0      0       0 B       0 B\n"
       "At the peak, 600 B after 0.000001 s, by tag\n"
       "     500 B  83.3 %        1 block   plain\n"
@@ -107,8 +107,8 @@ test_summary_json (Fixture *self, gconstpointer data)
   g_assert_cmpstr (text (object, "type"), ==, "cuda-device");
   g_assert_cmpstr (text (object, "name"), ==, "weights");
   g_assert_cmpint (number (object, "requests"), ==, 6);
-  g_assert_cmpint (number (object, "hits"), ==, 3);
-  g_assert_cmpint (number (object, "misses"), ==, 2);
+  g_assert_cmpint (number (object, "hits"), ==, 5);
+  g_assert_cmpint (number (object, "misses"), ==, 0);
   g_assert_cmpint (number (object, "failures"), ==, 1);
   g_assert_cmpint (number (object, "frees"), ==, 4);
   g_assert_cmpint (number (object, "peak_active_bytes"), ==, 600);
@@ -309,12 +309,67 @@ test_summary_unknown (Fixture *self, gconstpointer data)
                     "no request has a tag or a stack; TARN_TRACE_STACKS=16 records stacks\n"));
 }
 
+/* Gets the object of a number in the summary in JSON. */
+static JsonObject *
+get_object (JsonObject *root, guint number)
+{
+  return element (root, "objects", number - 1);
+}
+
+/* Two threads' requests to a pool over a heap (3) and to a pool over an allocator (4).  A request
+ * is a miss if its thread has called the driver for memory since its latest request. */
+static void
+test_summary_misses (Fixture *self, gconstpointer data)
+{
+  TraceWriter *writer = trace_writer_new ();
+  g_autoptr (JsonParser) parser = json_parser_new ();
+  g_autoptr (GBytes) bytes = NULL;
+  JsonObject *root;
+
+  (void) data;
+  trace_writer_packet (writer, 0, TARN_TRACE_FIRST, 0);
+  trace_writer_add_thread (writer, 10, "");
+  trace_writer_add_object (writer, 1, TARN_TRACE_DIRECT, 0, "", "", 1, 1);
+  trace_writer_add_object (writer, 2, TARN_TRACE_HEAP, 1, "", "", 1, 1);
+  trace_writer_add_object (writer, 3, TARN_TRACE_POOL, 2, "", "", 1, 1);
+  trace_writer_add_object (writer, 4, TARN_TRACE_POOL, 1, "", "", 1, 1);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_ALLOCATED, 0, 4096, 0x10000, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 3);
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 1, 8, 8, 0x10000); /* a miss */
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 2, 8, 8, 0x10008); /* a hit */
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 2);
+  trace_writer_add (writer, TARN_TRACE_PIECE, 0, 0x20000, 4096, 0);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 4);
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 1, 8, 8, 0x10000); /* a miss */
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 2, 8, 8, 0x10008); /* a miss */
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 2);
+  trace_writer_add (writer, TARN_TRACE_PIECE, 0, 0x30000, 4096, 0);
+  trace_writer_packet (writer, 1, TARN_TRACE_FIRST, 10);
+  trace_writer_add_thread (writer, 11, "");
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 3);
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 3, 8, 8, 0x10010); /* a hit */
+  trace_writer_packet (writer, 2, TARN_TRACE_FIRST, 20);
+  trace_writer_add_thread (writer, 10, "");
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 3);
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 4, 8, 8, 0x30000); /* a miss */
+  bytes = trace_writer_end (writer);
+  save (self->path, bytes, g_bytes_get_size (bytes));
+  SUCCEED ("--json", self->path);
+  root = parse (parser, self->output);
+  g_assert_cmpint (number (get_object (root, 3), "hits"), ==, 2);
+  g_assert_cmpint (number (get_object (root, 3), "misses"), ==, 2);
+  g_assert_cmpint (number (get_object (root, 4), "hits"), ==, 0);
+  g_assert_cmpint (number (get_object (root, 4), "misses"), ==, 2);
+}
+
 int
 main (int argc, char **argv)
 {
   trace_test_init (&argc, &argv);
   ADD ("summary", test_summary);
   ADD ("summary/json", test_summary_json);
+  ADD ("summary/misses", test_summary_misses);
   ADD ("summary/long", test_summary_long);
   ADD ("summary/width", test_summary_width);
   ADD ("summary/pipe", test_summary_pipe);

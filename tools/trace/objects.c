@@ -17,6 +17,9 @@ struct _Objects
   GPtrArray *all;
   gboolean has_pool;
   guint64 n_lives; /* number of requests so far */
+  /* The threads that have called the driver for memory since their latest request to a pool.  A
+   * request calls the driver before its own event. */
+  GHashTable *callers;
 };
 
 static void
@@ -80,6 +83,7 @@ objects_new (Recording *recording, guint64 *end_time, GError **error)
   RecordedEvent event = { .time = 0 };
 
   self->by_number = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, object_free);
+  self->callers = g_hash_table_new (NULL, NULL);
   self->all = g_ptr_array_new ();
   recording_rewind (recording);
   while (recording_next (recording, &event, &read_error))
@@ -106,6 +110,7 @@ objects_free (Objects *self)
     return;
   g_ptr_array_unref (self->all);
   g_hash_table_unref (self->by_number);
+  g_hash_table_unref (self->callers);
   g_free (self);
 }
 
@@ -122,6 +127,7 @@ objects_reset (Objects *self)
       object->held_bytes = object->managed_bytes = 0;
     }
   self->n_lives = 0;
+  g_hash_table_remove_all (self->callers);
 }
 
 Object *
@@ -298,6 +304,47 @@ apply_to_heap (Object *object, const RecordedEvent *event)
   object->held_bytes = object->managed_bytes - MIN (object->active_bytes, object->managed_bytes);
 }
 
+/* Gets the key of an event's thread in the table of callers. */
+static gpointer
+get_thread (const RecordedEvent *event)
+{
+  return GSIZE_TO_POINTER ((gsize) event->thread);
+}
+
+/* Tells whether a pool may get memory from its upstream without a driver call: from a heap, or from
+ * another pool. */
+static gboolean
+can_be_served (const Objects *self, const Object *object)
+{
+  const Object *upstream = objects_find (self, object->upstream);
+
+  return upstream != NULL && upstream->object_class != TARN_TRACE_DIRECT;
+}
+
+/* Counts a request that got memory. */
+static void
+count_served (Objects *self, Object *object, const RecordedEvent *event)
+{
+  gboolean has_called = g_hash_table_remove (self->callers, get_thread (event));
+
+  if (event->kind == TARN_TRACE_MISS && (has_called || !can_be_served (self, object)))
+    object->misses++;
+  else if (event->kind != TARN_TRACE_BLOCK)
+    object->hits++;
+}
+
+/* Notes a driver call for memory: of an allocator, or of a heap that gets virtual memory. */
+static void
+note_call (Objects *self, const Object *object, const RecordedEvent *event)
+{
+  gboolean is_of_driver
+      = event->kind == TARN_TRACE_PIECE
+        || (event->kind == TARN_TRACE_ALLOCATED && object->object_class == TARN_TRACE_DIRECT);
+
+  if (is_of_driver)
+    g_hash_table_add (self->callers, get_thread (event));
+}
+
 static void
 apply_to_blocks (Objects *self, Object *object, const RecordedEvent *event, Change *change)
 {
@@ -308,8 +355,7 @@ apply_to_blocks (Objects *self, Object *object, const RecordedEvent *event, Chan
     case TARN_TRACE_MISS:
     case TARN_TRACE_LENT:
       request (self, object, event, change);
-      object->misses += event->kind == TARN_TRACE_MISS;
-      object->hits += event->kind == TARN_TRACE_HIT || event->kind == TARN_TRACE_LENT;
+      count_served (self, object, event);
       break;
     case TARN_TRACE_FAIL:
       object->failures++;
@@ -332,6 +378,7 @@ objects_apply (Objects *self, const RecordedEvent *event, Change *change)
   change->object = objects_find (self, event->object);
   if (change->object == NULL)
     return;
+  note_call (self, change->object, event);
   if (change->object->object_class == TARN_TRACE_HEAP)
     apply_to_heap (change->object, event);
   else

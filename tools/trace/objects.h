@@ -22,6 +22,7 @@ typedef struct
   guint64 upstream;
   const gchar *kind; /* "": unknown */
   const gchar *name; /* NULL: the object has no name, or its name is unknown */
+  /* A miss of a pool called the driver for memory.  A hit needed no such call. */
   guint64 hits, misses, failures, frees;
   guint64 extents; /* extents that a heap allocated */
   /* Requested bytes of blocks in use; for a heap, the bytes of its extents */
