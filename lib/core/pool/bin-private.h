@@ -19,17 +19,26 @@
 
 G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
 
-/* Two special values of the parameter leading_bits, above TARN_MAX_LEADING_BITS.  They select the
- * size classes of a pool over a heap (bin.c).  With TARN_HEAP_BINS, sizes up to
- * TARN_HEAP_MAX_ROUNDED share bins.  With TARN_HEAP_EXACT_BINS, which pools use while memory is
- * short, each size has its own bin.  When a pool changes from one value to the other, the blocks in
- * its bins stay there. */
+/* Three special values of the parameter leading_bits, above TARN_MAX_LEADING_BITS.  They select the
+ * size classes of a pool over a heap (bin.c): sizes up to 2^(leading_bits - TARN_HEAP_EXACT_BINS)
+ * share bins, and each larger size has its own.
+ *
+ * - TARN_HEAP_BINS: sizes up to TARN_HEAP_MAX_ROUNDED share bins.
+ * - TARN_HEAP_ALIGNED_BINS: only sizes for which the heap takes equally many bytes share a bin. The
+ *   heap's alignment must be a multiple of 512 bytes.
+ * - TARN_HEAP_EXACT_BINS: each size has its own bin.
+ *
+ * While memory is short, a pool uses one of the latter two (_tarn_pool_get_tight_bins ()).  When a
+ * pool changes from one value to another, the blocks in its bins stay there. */
 #define TARN_HEAP_EXACT_BINS (TARN_MAX_LEADING_BITS + 1)
-#define TARN_HEAP_BINS (TARN_MAX_LEADING_BITS + 2)
+#define TARN_HEAP_ALIGNED_BINS (TARN_HEAP_EXACT_BINS + 14)
+#define TARN_HEAP_BINS (TARN_HEAP_EXACT_BINS + 18)
 
 /* The largest size, in bytes, that shares a bin with other sizes in a pool over a heap. */
 #define TARN_HEAP_MAX_ROUNDED ((gsize) 256 << 10)
 #define TARN_N_HEAP_BINS 160 /* bins for sizes up to TARN_HEAP_MAX_ROUNDED */
+
+G_STATIC_ASSERT (TARN_HEAP_MAX_ROUNDED == (gsize) 1 << (TARN_HEAP_BINS - TARN_HEAP_EXACT_BINS));
 
 /* Gets the number of the bin for a size of at most TARN_HEAP_MAX_ROUNDED bytes, in a pool over a
  * heap.  There is a bin for each multiple of 512 bytes.  But if more than 32 multiples lie between
@@ -49,7 +58,7 @@ _tarn_bin_number (gsize size, guint leading_bits)
 {
   if (leading_bits > TARN_MAX_LEADING_BITS)
     {
-      if (size <= (leading_bits == TARN_HEAP_BINS ? TARN_HEAP_MAX_ROUNDED : 1))
+      if (size <= (gsize) 1 << (leading_bits - TARN_HEAP_EXACT_BINS))
         return _tarn_heap_bin_number (size);
       leading_bits = TARN_MAX_LEADING_BITS;
     }

@@ -55,16 +55,25 @@ _tarn_cache_refill_spare (TarnCache *cache)
 
 /* Sizes.  The caller holds the pool's lock. */
 
-/* Sets the size classes of a pool's bins.  If @is_exact, each size has its own bin from now on,
- * because memory is short.  Otherwise small sizes share bins again. */
-void
-_tarn_pool_set_exact (TarnPool *pool, gboolean is_exact)
+/* Returns the value of leading_bits with which a pool over a heap wastes no memory. */
+guint
+_tarn_pool_get_tight_bins (const TarnPool *pool)
 {
-  guint bits = is_exact ? TARN_HEAP_EXACT_BINS : TARN_HEAP_BINS;
+  gboolean is_aligned = _tarn_heap_get_alignment (pool->heap) >= 512;
 
+  return is_aligned ? TARN_HEAP_ALIGNED_BINS : TARN_HEAP_EXACT_BINS;
+}
+
+/* Sets the size classes of a pool's bins.  If @is_tight, because memory is short, the pool wastes
+ * none from now on.  Otherwise small sizes share bins again. */
+void
+_tarn_pool_set_tight (TarnPool *pool, gboolean is_tight)
+{
   _tarn_assert_locked (&pool->lock);
   if (pool->has_arenas)
-    __atomic_store_n (&pool->leading_bits, bits, __ATOMIC_RELAXED);
+    __atomic_store_n (&pool->leading_bits,
+                      is_tight ? _tarn_pool_get_tight_bins (pool) : TARN_HEAP_BINS,
+                      __ATOMIC_RELAXED);
 }
 
 /* Grants.  The caller holds the pool's lock. */
