@@ -83,16 +83,7 @@ test_not_kept (HeapFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (get_stats (pool).held_blocks, ==, 1);
 }
 
-/* Gets the bytes of a block in a pool whose memory is short: no more than the heap takes for it. */
-static gsize
-get_tight_size (const TarnPool *pool, gsize size)
-{
-  gboolean is_aligned = _tarn_heap_get_alignment (pool->heap) >= 512;
-
-  return size == 1 || (is_aligned && size <= 16 * KIB) ? (size + 511) / 512 * 512 : size;
-}
-
-/* Small sizes are rounded, by less than 1/32; below a limit, only as the heap rounds them. */
+/* Small sizes are rounded, by less than 1/32; not below a limit, whenever that is set. */
 static void
 test_sizes (HeapFixture *fixture, gconstpointer unused)
 {
@@ -107,15 +98,42 @@ test_sizes (HeapFixture *fixture, gconstpointer unused)
 
       g_assert_cmpuint (bytes, >=, size);
       g_assert_cmpuint (bytes, <=, size <= 256 * KIB ? MAX (size + 511, size + size / 32) : size);
-      g_assert_cmpuint (tarn_block_get_alloc_size (exact), ==, get_tight_size (pool, size));
+      g_assert_cmpuint (tarn_block_get_alloc_size (exact), ==, size == 1 ? 512 : size);
       tarn_pool_set_limit_bytes (pool, GIB);
       later = allocate (pool, size);
-      g_assert_cmpuint (tarn_block_get_alloc_size (later), ==, get_tight_size (pool, size));
+      g_assert_cmpuint (tarn_block_get_alloc_size (later), ==, size == 1 ? 512 : size);
       tarn_block_free (later);
       tarn_pool_set_limit_bytes (pool, 0);
       tarn_block_free (rounded);
       tarn_block_free (exact);
       assert_valid (pool);
+    }
+}
+
+/* If the heap has the pool's limit, too, a pool rounds small sizes as the heap does, unless the
+ * limit is small. */
+static void
+test_limited_sizes (HeapFixture *fixture, gconstpointer unused)
+{
+  const gsize limits[] = { 127 * MIB, 128 * MIB, GIB };
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+
+  (void) unused;
+  options.follows_pool_limit = TRUE;
+  heap_renew (fixture, &options);
+  for (gsize i = 0; i < G_N_ELEMENTS (limits); i++)
+    {
+      g_autoptr (TarnPool) pool = pool_new (fixture, limits[i]);
+      gboolean is_rounded
+          = pool->has_arenas && i > 0 && _tarn_heap_get_alignment (pool->heap) >= 512;
+
+      for (gsize size = 2; size <= 17 * KIB; size += 1 + size / 7)
+        {
+          g_autoptr (TarnBlock) block = allocate (pool, size);
+          gsize rounded = is_rounded && size <= 16 * KIB ? (size + 511) / 512 * 512 : size;
+
+          g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, rounded);
+        }
     }
 }
 
@@ -197,13 +215,12 @@ test_full_bin (HeapFixture *fixture, gconstpointer unused)
 static void
 test_many_sizes (HeapFixture *fixture, gconstpointer unused)
 {
-  g_autoptr (TarnPool) pool
-      = pool_new (fixture, GIB); /* with a limit, large sizes are not rounded */
+  g_autoptr (TarnPool) pool = pool_new (fixture, GIB); /* with a limit, sizes are not rounded */
   const TarnCache *cache;
 
   (void) unused;
   for (guint i = 0; i < 20000; i++)
-    tarn_block_free (allocate (pool, 16 * KIB + 1 + i * 7919 % (4 * KIB)));
+    tarn_block_free (allocate (pool, 1 + i * 7919 % (4 * KIB)));
   cache = _tarn_cache_of (_tarn_current_thread, pool);
   g_assert_nonnull (cache);
   g_assert_cmpuint (cache->n_replaced, >, 0);
@@ -652,6 +669,7 @@ main (int argc, char **argv)
   heap_add ("arenas/temporaries", test_temporaries);
   heap_add ("arenas/not-kept", test_not_kept);
   heap_add ("arenas/sizes", test_sizes);
+  heap_add ("arenas/limited-sizes", test_limited_sizes);
   heap_add ("arenas/other-sizes", test_other_sizes);
   heap_add ("arenas/often-used", test_often_used);
   heap_add ("arenas/full-bin", test_full_bin);

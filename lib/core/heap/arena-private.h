@@ -51,10 +51,11 @@ typedef struct
 
 TarnHeap *_tarn_heap_of (TarnAllocator *allocator);
 
-/* The next three functions return values that stay the same as long as the heap exists. */
+/* The next four functions return values that stay the same as long as the heap exists. */
 gboolean _tarn_heap_has_addresses (const TarnHeap *heap);
 gsize _tarn_heap_get_alignment (const TarnHeap *heap);
 gsize _tarn_heap_get_max_held (const TarnHeap *heap);
+gboolean _tarn_heap_follows_pool (const TarnHeap *heap);
 
 /* Gets the size of the largest request that may share a segment (memory that the heap got from
  * upstream in one call) with other requests.  A larger request may get a segment of its own.

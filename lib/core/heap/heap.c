@@ -493,6 +493,13 @@ _tarn_heap_has_addresses (const TarnHeap *heap)
   return heap->has_addresses;
 }
 
+/* Returns TRUE if the limit of the pool over the heap is the heap's limit, too. */
+gboolean
+_tarn_heap_follows_pool (const TarnHeap *heap)
+{
+  return heap->follows_pool;
+}
+
 /* Returns the alignment of all extents in bytes.  In a heap that has no addresses, the extents'
  * offsets in their segments have this alignment. */
 gsize

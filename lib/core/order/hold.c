@@ -99,16 +99,15 @@ ensure_ages (TarnPool *pool)
  *
  * - If the pool's options give threads no cache, threads never use arenas of the heap.  Returns
  *   TARN_MAX_LEADING_BITS.
- * - If threads use arenas and the pool has no limit, small sizes share bins.  Returns
- *   TARN_HEAP_BINS.
- * - In all other cases, the pool wastes no memory: _tarn_pool_get_tight_bins (). */
+ * - If threads use arenas, returns what _tarn_pool_choose_bins () chooses.
+ * - In all other cases, each size has its own bin.  Returns TARN_HEAP_EXACT_BINS. */
 static guint
 choose_heap_bins (const TarnPool *pool, const TarnPoolOptions *options)
 {
   if (options->thread_cache_blocks == 0 || options->thread_cache_bytes == 0)
     return TARN_MAX_LEADING_BITS;
-  return pool->has_arenas && options->limit_bytes == 0 ? TARN_HEAP_BINS
-                                                       : _tarn_pool_get_tight_bins (pool);
+  return pool->has_arenas ? _tarn_pool_choose_bins (pool, options->limit_bytes)
+                          : TARN_HEAP_EXACT_BINS;
 }
 
 /* Sets the bounds on cached bytes of a new pool, and makes the pool's bins (free lists).  Uses the
@@ -137,14 +136,14 @@ set_arenas (TarnPool *pool, gboolean has_arenas)
   _tarn_assert_locked (&pool->lock);
   if (pool->has_arenas && !has_arenas)
     {
-      _tarn_pool_set_tight (pool, TRUE);
+      _tarn_pool_set_bins (pool, TARN_HEAP_EXACT_BINS);
       _tarn_pool_end_arenas (pool);
     }
   else if (!pool->has_arenas && has_arenas && !pool->store.has_ended)
     {
       __atomic_store_n (&pool->has_arenas, TRUE, __ATOMIC_RELAXED);
       _tarn_pool_end_grants (pool);
-      _tarn_pool_set_tight (pool, pool->limit.bytes != 0);
+      _tarn_pool_set_bins (pool, _tarn_pool_choose_bins (pool, pool->limit.bytes));
     }
 }
 

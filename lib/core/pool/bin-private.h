@@ -24,12 +24,12 @@ G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
  * share bins, and each larger size has its own.
  *
  * - TARN_HEAP_BINS: sizes up to TARN_HEAP_MAX_ROUNDED share bins.
- * - TARN_HEAP_ALIGNED_BINS: only sizes for which the heap takes equally many bytes share a bin. The
- *   heap's alignment must be a multiple of 512 bytes.
- * - TARN_HEAP_EXACT_BINS: each size has its own bin.
+ * - TARN_HEAP_ALIGNED_BINS, for pools with a limit: only sizes for which the heap takes equally
+ * many bytes share a bin.  The heap's alignment must be a multiple of 512 bytes.
+ * - TARN_HEAP_EXACT_BINS: each size has its own bin.  Once memory has run out, a pool uses this
+ *   value, so that threads cache few small blocks and free memory can merge.
  *
- * While memory is short, a pool uses one of the latter two (_tarn_pool_get_tight_bins ()).  When a
- * pool changes from one value to another, the blocks in its bins stay there. */
+ * When a pool changes from one value to another, the blocks in its bins stay there. */
 #define TARN_HEAP_EXACT_BINS (TARN_MAX_LEADING_BITS + 1)
 #define TARN_HEAP_ALIGNED_BINS (TARN_HEAP_EXACT_BINS + 14)
 #define TARN_HEAP_BINS (TARN_HEAP_EXACT_BINS + 18)

@@ -306,8 +306,8 @@ gboolean _tarn_pool_go_without_part (TarnPool *pool, TarnCache *cache, TarnBlock
 void _tarn_cache_refill_spare (TarnCache *cache);
 void _tarn_cache_grant (TarnCache *cache);
 void _tarn_pool_end_grants (TarnPool *pool);
-guint _tarn_pool_get_tight_bins (const TarnPool *pool);
-void _tarn_pool_set_tight (TarnPool *pool, gboolean is_tight);
+guint _tarn_pool_choose_bins (const TarnPool *pool, gsize limit_bytes);
+void _tarn_pool_set_bins (TarnPool *pool, guint leading_bits);
 TarnBlock *_tarn_cache_get_kept (const TarnCache *cache, gpointer handle);
 void _tarn_cache_return_kept (TarnCache *cache, gpointer handle);
 void _tarn_cache_return_all_kept (TarnCache *cache);

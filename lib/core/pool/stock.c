@@ -55,25 +55,33 @@ _tarn_cache_refill_spare (TarnCache *cache)
 
 /* Sizes.  The caller holds the pool's lock. */
 
-/* Returns the value of leading_bits with which a pool over a heap wastes no memory. */
-guint
-_tarn_pool_get_tight_bins (const TarnPool *pool)
-{
-  gboolean is_aligned = _tarn_heap_get_alignment (pool->heap) >= 512;
+/* With a limit of fewer bytes, no sizes share bins: small blocks in thread caches would keep too
+ * large a share of the memory from larger requests. */
+#define MIN_SHARING_LIMIT ((gsize) 128 << 20)
 
-  return is_aligned ? TARN_HEAP_ALIGNED_BINS : TARN_HEAP_EXACT_BINS;
+/* Chooses the size classes of the bins of a pool.  With a limit, the pool must not waste memory: a
+ * size may share a bin only with sizes for which the heap takes equally many bytes, and only if the
+ * limit bounds those bytes, too.  Returns a value of leading_bits, which counts only if threads use
+ * arenas. */
+guint
+_tarn_pool_choose_bins (const TarnPool *pool, gsize limit_bytes)
+{
+  if (limit_bytes == 0)
+    return TARN_HEAP_BINS;
+  return limit_bytes >= MIN_SHARING_LIMIT && pool->heap != NULL
+                 && _tarn_heap_follows_pool (pool->heap)
+                 && _tarn_heap_get_alignment (pool->heap) >= 512
+             ? TARN_HEAP_ALIGNED_BINS
+             : TARN_HEAP_EXACT_BINS;
 }
 
-/* Sets the size classes of a pool's bins.  If @is_tight, because memory is short, the pool wastes
- * none from now on.  Otherwise small sizes share bins again. */
+/* Sets the size classes of a pool's bins, if its threads use arenas. */
 void
-_tarn_pool_set_tight (TarnPool *pool, gboolean is_tight)
+_tarn_pool_set_bins (TarnPool *pool, guint leading_bits)
 {
   _tarn_assert_locked (&pool->lock);
   if (pool->has_arenas)
-    __atomic_store_n (&pool->leading_bits,
-                      is_tight ? _tarn_pool_get_tight_bins (pool) : TARN_HEAP_BINS,
-                      __ATOMIC_RELAXED);
+    __atomic_store_n (&pool->leading_bits, leading_bits, __ATOMIC_RELAXED);
 }
 
 /* Grants.  The caller holds the pool's lock. */

@@ -455,7 +455,7 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
   _tarn_mutex_lock (&pool->lock);
   was_open = _tarn_pool_close (pool);
   pool->limit.bytes = limit_bytes;
-  _tarn_pool_set_tight (pool, limit_bytes != 0);
+  _tarn_pool_set_bins (pool, _tarn_pool_choose_bins (pool, limit_bytes));
   _tarn_pool_end_grants (pool);
   _tarn_pool_open (pool, was_open);
   has_more = _tarn_pool_tell_limit (pool);
