@@ -466,6 +466,20 @@ TarnBlock *tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream,
                                     GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
+ * Gets the queue of a stream, for functions of <tarn/pool.h> that take a queue:
+ * tarn_pool_reserve(), tarn_pool_allocate_timeout(), tarn_pool_allocate_aligned() and others. They
+ * know no default streams: to them NULL means that there is no queue, and they refuse
+ * CU_STREAM_PER_THREAD with TARN_ERROR_INVALID_ARGUMENT. Functions of this header take the stream
+ * itself.
+ *
+ * @param stream  a stream, as for tarn_cuda_pool_allocate()
+ * @return (transfer none): its queue, never NULL. For CU_STREAM_PER_THREAD, it is the queue of the
+ *         calling thread's default stream. Any thread may call it.
+ * @since 0.1
+ */
+gpointer tarn_cuda_stream_get_queue (CUstream stream);
+
+/**
  * Finds the block in use that has an address of device memory. It is tarn_pool_find() for a
  * CUdeviceptr.
  *

@@ -366,6 +366,40 @@ public:
   }
 
   /**
+   * Allocates a block, and waits until other threads have freed enough:
+   * tarn_pool_allocate_timeout(). It names no stream.
+   */
+  result<Block>
+  try_allocate_timeout (std::size_t size, std::int64_t microseconds) const noexcept
+  {
+    return try_block_timeout<Block> (size, microseconds, nullptr);
+  }
+
+  /**
+   * Allocates a block for use on a stream, and waits until other threads have freed enough:
+   * tarn_pool_allocate_timeout(). NULL: the default stream.
+   */
+  result<Block>
+  try_allocate_timeout (std::size_t size, std::int64_t microseconds, CUstream stream) const noexcept
+  {
+    return try_block_timeout<Block> (size, microseconds, tarn_cuda_stream_get_queue (stream));
+  }
+
+  /** Reserves memory in a pool: tarn_pool_reserve(). It names no stream. */
+  result<void>
+  try_reserve (std::size_t bytes) const noexcept
+  {
+    return tarn::pool::try_reserve (bytes);
+  }
+
+  /** Reserves memory for a stream: tarn_pool_reserve(). NULL: the default stream. */
+  result<void>
+  try_reserve (std::size_t bytes, CUstream stream) const noexcept
+  {
+    return tarn::pool::try_reserve (bytes, tarn_cuda_stream_get_queue (stream));
+  }
+
+  /**
    * Tells a pool that a stream will be destroyed before it is idle:
    * tarn_cuda_pool_forget_stream().
    */
@@ -397,6 +431,34 @@ public:
   allocate_aligned (std::size_t size, std::size_t alignment) const
   {
     return try_allocate_aligned (size, alignment).value ();
+  }
+
+  /** As try_allocate_timeout(), but throws the error. */
+  Block
+  allocate_timeout (std::size_t size, std::int64_t microseconds) const
+  {
+    return try_allocate_timeout (size, microseconds).value ();
+  }
+
+  /** As try_allocate_timeout(), but throws the error. */
+  Block
+  allocate_timeout (std::size_t size, std::int64_t microseconds, CUstream stream) const
+  {
+    return try_allocate_timeout (size, microseconds, stream).value ();
+  }
+
+  /** As try_reserve(), but throws the error. */
+  void
+  reserve (std::size_t bytes) const
+  {
+    try_reserve (bytes).value ();
+  }
+
+  /** As try_reserve(), but throws the error. */
+  void
+  reserve (std::size_t bytes, CUstream stream) const
+  {
+    try_reserve (bytes, stream).value ();
   }
 
   /** As try_forget_stream(), but throws the error. */
@@ -519,6 +581,13 @@ public:
   /** A pool over an allocator of device memory. */
   explicit pool (tarn::pool other) noexcept : stream_pool (other.release ()) {}
 
+  /** Takes a reference of its own. */
+  static pool
+  share (TarnPool *borrowed) noexcept
+  {
+    return pool (ref (borrowed));
+  }
+
   /**
    * Makes a pool of device memory as most programs want it: tarn_cuda_pool_new(). NULL: the
    * current context.
@@ -589,6 +658,13 @@ public:
 
   /** A pool over an allocator of page-locked or managed memory. */
   explicit host_pool (tarn::pool other) noexcept : stream_pool (other.release ()) {}
+
+  /** Takes a reference of its own. */
+  static host_pool
+  share (TarnPool *borrowed) noexcept
+  {
+    return host_pool (ref (borrowed));
+  }
 
   /** A pool over a heap over tarn_cuda_host_allocator_new(); NULL: the current context. */
   static result<host_pool>

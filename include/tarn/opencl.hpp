@@ -174,6 +174,13 @@ public:
   /** A pool over an allocator of buffers. */
   explicit pool (tarn::pool other) noexcept : tarn::pool (std::move (other)) {}
 
+  /** Takes a reference of its own. */
+  static pool
+  share (TarnPool *borrowed) noexcept
+  {
+    return pool (ref (borrowed));
+  }
+
   /** Makes a pool of buffers as most programs want it: tarn_opencl_pool_new(). */
   static result<pool>
   try_make (cl_command_queue queue, cl_mem_flags flags = 0,
@@ -227,6 +234,17 @@ public:
         tarn_pool_allocate_aligned (get (), size, alignment, queue, error.out ()));
   }
 
+  /**
+   * Allocates a block, and waits until other threads have freed enough:
+   * tarn_pool_allocate_timeout().
+   */
+  result<buffer>
+  try_allocate_timeout (std::size_t size, std::int64_t microseconds,
+                        cl_command_queue queue = nullptr) const noexcept
+  {
+    return try_block_timeout<buffer> (size, microseconds, queue);
+  }
+
   /** Allocates a block and fills it with bytes of the host: tarn_opencl_pool_allocate_copy(). */
   result<buffer>
   try_allocate_copy (const void *bytes, std::size_t size, cl_command_queue queue) const noexcept
@@ -276,6 +294,14 @@ public:
   allocate_aligned (std::size_t size, std::size_t alignment, cl_command_queue queue = nullptr) const
   {
     return try_allocate_aligned (size, alignment, queue).value ();
+  }
+
+  /** As try_allocate_timeout(), but throws the error. */
+  buffer
+  allocate_timeout (std::size_t size, std::int64_t microseconds,
+                    cl_command_queue queue = nullptr) const
+  {
+    return try_allocate_timeout (size, microseconds, queue).value ();
   }
 
   /** As try_allocate_copy(), but throws the error. */
@@ -449,6 +475,13 @@ public:
   /** A pool over an allocator of shared virtual memory. */
   explicit svm_pool (tarn::pool other) noexcept : tarn::pool (std::move (other)) {}
 
+  /** Takes a reference of its own. */
+  static svm_pool
+  share (TarnPool *borrowed) noexcept
+  {
+    return svm_pool (ref (borrowed));
+  }
+
   /** A pool over a heap over tarn_opencl_svm_allocator_new(). */
   static result<svm_pool>
   try_make (cl_context context, cl_bitfield flags = 0, cl_command_queue queue = nullptr,
@@ -465,6 +498,14 @@ public:
     return try_block<svm> (size, queue);
   }
 
+  /** As tarn::pool::try_allocate_timeout(). */
+  result<svm>
+  try_allocate_timeout (std::size_t size, std::int64_t microseconds,
+                        cl_command_queue queue = nullptr) const noexcept
+  {
+    return try_block_timeout<svm> (size, microseconds, queue);
+  }
+
 #if TARN_HAS_EXCEPTIONS
   /** As try_make(), but throws the error. */
   explicit svm_pool (cl_context context, cl_bitfield flags = 0, cl_command_queue queue = nullptr,
@@ -478,6 +519,14 @@ public:
   allocate (std::size_t size, cl_command_queue queue = nullptr) const
   {
     return try_allocate (size, queue).value ();
+  }
+
+  /** As try_allocate_timeout(), but throws the error. */
+  svm
+  allocate_timeout (std::size_t size, std::int64_t microseconds,
+                    cl_command_queue queue = nullptr) const
+  {
+    return try_allocate_timeout (size, microseconds, queue).value ();
   }
 #endif
 };

@@ -401,8 +401,9 @@ TarnBlock *tarn_pool_allocate (TarnPool *pool, gsize size,
 
 /**
  * Allocates a block as tarn_pool_allocate() does, for use on a queue. The queue is a
- * cl_command_queue or a CUstream. If other queues used the memory before, their commands are done,
- * or the queue waits for them. If other queues use the block later, call tarn_block_record_use().
+ * cl_command_queue, or what tarn_cuda_stream_get_queue() returns for a CUstream. If other queues
+ * used the memory before, their commands are done, or the queue waits for them. If other queues use
+ * the block later, call tarn_block_record_use().
  *
  * An in-order queue at once reuses memory that only this queue has used. This takes no driver call,
  * and no lock if the thread has a cached block (TarnPoolOptions.thread_cache_blocks). Other queues

@@ -843,10 +843,7 @@ public:
   try_allocate_timeout (std::size_t size, std::int64_t microseconds,
                         void *queue = nullptr) const noexcept
   {
-    detail::error_slot error;
-
-    return error.owner_of<block> (
-        tarn_pool_allocate_timeout (get (), size, queue, microseconds, error.out ()));
+    return try_block_timeout<block> (size, microseconds, queue);
   }
 
   /**
@@ -1093,6 +1090,17 @@ protected:
     return error.owner_of<Block> (
         queue != nullptr ? tarn_pool_allocate_ordered (get (), size, queue, error.out ())
                          : tarn_pool_allocate (get (), size, error.out ()));
+  }
+
+  /** try_allocate_timeout() for a kind of block. */
+  template <typename Block>
+  result<Block>
+  try_block_timeout (std::size_t size, std::int64_t microseconds, void *queue) const noexcept
+  {
+    detail::error_slot error;
+
+    return error.owner_of<Block> (
+        tarn_pool_allocate_timeout (get (), size, queue, microseconds, error.out ()));
   }
 };
 

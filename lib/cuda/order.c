@@ -227,6 +227,13 @@ queue_ref (gpointer user_data, gpointer handle, gboolean *in_order, GError **err
 {
   const TarnCudaHome *home = user_data;
 
+  if (handle == PER_THREAD)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "CU_STREAM_PER_THREAD is no queue, because it is another stream in each thread: "
+                   "call tarn_cuda_stream_get_queue ()");
+      return FALSE;
+    }
   if (!_tarn_cuda_check_stream (&home->context, handle, error))
     return FALSE;
   *in_order = TRUE;
@@ -382,6 +389,12 @@ _tarn_cuda_set_order (TarnAllocatorOps *ops)
   ops->event_release = event_release;
   ops->event_record_all = event_record_all;
   ops->check_queue = check_queue;
+}
+
+gpointer
+tarn_cuda_stream_get_queue (CUstream stream)
+{
+  return _tarn_cuda_stream_to_handle (stream);
 }
 
 TarnBlock *

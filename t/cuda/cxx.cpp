@@ -204,6 +204,26 @@ test_free_on (const TarnCudaTest *test, gconstpointer)
   assert_nothing_is_alive ();
 }
 
+/* The functions that the pool inherits, too, take streams: nullptr is the default stream. */
+void
+test_default_stream (const TarnCudaTest *test, gconstpointer)
+{
+  {
+    tarn::cuda::pool pool (test->context);
+    tarn::cuda::pool shared = tarn::cuda::pool::share (pool.get ());
+    tarn::cuda::memory memory = shared.allocate_timeout (size, 0, nullptr);
+    CUstream stream = nullptr;
+
+    g_assert_true (tarn_cuda_block_get_stream (memory.get (), &stream));
+    g_assert_true (stream == CUstream (GUINT_TO_POINTER (1)));
+    memory = pool.allocate_timeout (size, 0);
+    g_assert_false (tarn_cuda_block_get_stream (memory.get (), &stream));
+    pool.reserve (size, nullptr);
+    pool.reserve (size);
+  }
+  assert_nothing_is_alive ();
+}
+
 void
 test_host (const TarnCudaTest *test, gconstpointer)
 {
@@ -370,6 +390,7 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("cxx/memory", test_memory, nullptr);
   tarn_cuda_test_add ("cxx/async", test_async, nullptr);
   tarn_cuda_test_add ("cxx/host", test_host, nullptr);
+  tarn_cuda_test_add ("cxx/default-stream", test_default_stream, nullptr);
   tarn_cuda_test_add ("cxx/graph", test_graph, nullptr);
   tarn_cuda_test_add ("cxx/errors", test_errors, nullptr);
   tarn_cuda_test_add ("cxx/context", test_context, nullptr);

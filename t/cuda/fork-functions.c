@@ -164,6 +164,7 @@ static const TarnCudaTorchPoolId id = { 1, 2 };
   X (tarn_cuda_pool_new, FORKED, (w->context, NULL, error))                                        \
   X (tarn_cuda_pool_release_graph, FORKED, (w->pool, 1, error))                                    \
   X (tarn_cuda_select_test_devices, FORKED, ("cuda:0", error))                                     \
+  X (tarn_cuda_stream_get_queue, QUIET, (NULL))                                                    \
   X (tarn_cuda_suggest_block_size, FORKED, ((CUfunction) w->context, 0, &number, &number, error))  \
   X (tarn_cuda_test_add, QUIET, ("child", run_test, NULL))                                         \
   X (tarn_cuda_torch_begin_allocate_to_pool, QUIET, (0, id, NULL))                                 \

@@ -452,9 +452,51 @@ test_tasks (const TarnCudaTest *test, gconstpointer unused)
   fixture_clear (&fixture);
 }
 
+static gpointer
+get_own_queue (gpointer unused)
+{
+  (void) unused;
+  return tarn_cuda_stream_get_queue (PER_THREAD);
+}
+
+/* Functions that take queues know no default streams. */
+static void
+test_queues (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+  Fixture fixture;
+  const CUstream streams[] = { NULL, LEGACY, PER_THREAD };
+  TarnBlock *block;
+
+  (void) unused;
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
+  for (gsize i = 0; i < G_N_ELEMENTS (streams); i++)
+    {
+      gpointer queue = tarn_cuda_stream_get_queue (streams[i]);
+
+      block = tarn_pool_allocate_timeout (fixture.pool, SIZE, queue, 0, &error);
+      g_assert_no_error (error);
+      assert_stream (block, i == 2 ? PER_THREAD : LEGACY);
+      tarn_block_free (block);
+      g_assert_true (tarn_pool_reserve (fixture.pool, SIZE, queue, &error));
+    }
+  g_assert_true (tarn_cuda_stream_get_queue (fixture.a) == fixture.a);
+  g_assert_true (g_thread_join (g_thread_new ("elsewhere", get_own_queue, NULL))
+                 != tarn_cuda_stream_get_queue (PER_THREAD));
+
+  g_assert_null (tarn_pool_allocate_ordered (fixture.pool, SIZE, PER_THREAD, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  g_assert_nonnull (strstr (error->message, "tarn_cuda_stream_get_queue"));
+  g_clear_error (&error);
+  g_assert_false (tarn_pool_reserve (fixture.pool, SIZE, PER_THREAD, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  fixture_clear (&fixture);
+}
+
 void
 order_add_streams (void)
 {
+  tarn_cuda_test_add ("order/streams/queues", test_queues, NULL);
   tarn_cuda_test_add ("order/streams/forgotten", test_forgotten, GINT_TO_POINTER (FALSE));
   tarn_cuda_test_add ("order/streams/forgotten-of-two", test_forgotten, GINT_TO_POINTER (TRUE));
   tarn_cuda_test_add ("order/streams/forgotten-in-use", test_forgotten_in_use, NULL);
