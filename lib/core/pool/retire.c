@@ -17,13 +17,26 @@
 #define MIN_HOLD_BYTES ((gsize) 8 << 20)
 #define HOLD_SHARE 200
 
-/* Appends a block to a list.  The caller has removed the block from the pool.  *end points to the
- * list's last link, which is NULL. */
+/* Marks a block as retired, and appends it to a list of blocks to return to upstream.  The caller
+ * has removed the block from its bin.  *end points to the list's last link, which is NULL. */
 static void
-append (TarnBlock ***end, TarnBlock *block)
+retire (TarnPool *pool, TarnBlock *block, TarnBlock ***end)
 {
+  _tarn_pool_retire (pool, block);
   **end = block;
   *end = &block->below;
+}
+
+/* Appends the list @second to the list @first, and returns the whole list.  Both may be empty. */
+TarnBlock *
+_tarn_blocks_concat (TarnBlock *first, TarnBlock *second)
+{
+  TarnBlock **end = &first;
+
+  while (*end != NULL)
+    end = &(*end)->below;
+  *end = second;
+  return first;
 }
 
 /* Takes the stuck blocks out of the pool: cached blocks whose memory an earlier call could not
@@ -50,8 +63,7 @@ static void
 take (TarnPool *pool, TarnBlock *block, TarnBlock ***end)
 {
   _tarn_pool_remove_block (pool, block);
-  _tarn_pool_retire (pool, block);
-  append (end, block);
+  retire (pool, block, end);
 }
 
 /* Searches the list of recorded blocks, from @block to newer ones, for the first one whose commands
@@ -146,12 +158,7 @@ take_share (TarnPool *pool, const TarnBins *share, TarnBlock ***end)
   g_hash_table_iter_init (&iter, share->table);
   while (g_hash_table_iter_next (&iter, NULL, &item))
     for (TarnBin *bin = item; bin->top != NULL;)
-      {
-        TarnBlock *block = _tarn_pool_pop_block (pool, bin, &bin->top);
-
-        _tarn_pool_retire (pool, block);
-        append (end, block);
-      }
+      retire (pool, _tarn_pool_pop_block (pool, bin, &bin->top), end);
 }
 
 /* Takes all cached blocks of a queue's share (blocks that only this queue uses) out of the pool.
@@ -309,57 +316,41 @@ _tarn_pool_take_excess (TarnPool *pool)
 TarnBlock *
 _tarn_pool_take_excess_after (TarnPool *pool, TarnBlock *blocks)
 {
-  TarnBlock *excess = _tarn_pool_take_excess (pool);
-  TarnBlock **end = &excess;
-
-  while (*end != NULL)
-    end = &(*end)->below;
-  *end = blocks;
-  return excess;
+  return _tarn_blocks_concat (_tarn_pool_take_excess (pool), blocks);
 }
-
-typedef struct
-{
-  TarnBin *bin;
-  guint32 number;
-} NumberedBin;
 
 /* Appends the bins of a table to an array.  Frees unused bins instead of appending them.  @bins may
  * be NULL. */
 static void
-list_bins (GArray *list, TarnBins *bins)
+list_bins (GPtrArray *list, TarnBins *bins)
 {
   GHashTableIter iter;
-  gpointer number, bin;
+  gpointer bin;
 
   if (bins == NULL)
     return;
   _tarn_bins_drop_empty (bins);
   g_hash_table_iter_init (&iter, bins->table);
-  while (g_hash_table_iter_next (&iter, &number, &bin))
-    {
-      NumberedBin item = { bin, GPOINTER_TO_UINT (number) };
-
-      g_array_append_val (list, item);
-    }
+  while (g_hash_table_iter_next (&iter, NULL, &bin))
+    g_ptr_array_add (list, bin);
 }
 
 /* Compares the numbers of two bins, to sort bins of larger sizes first. */
 static gint
 compare_descending (gconstpointer a, gconstpointer b)
 {
-  guint32 left = ((const NumberedBin *) a)->number, right = ((const NumberedBin *) b)->number;
+  const TarnBin *const *left = a, *const *right = b;
 
-  return left > right ? -1 : left < right;
+  return (*left)->number > (*right)->number ? -1 : (*left)->number < (*right)->number;
 }
 
 /* Makes an array of all bins of the pool, sorted by their numbers, the highest first, so that bins
  * of larger sizes come first.  Of the bins with one number, the idle bin comes first, then the
  * recorded bin, then the queues' bins. */
-static GArray *
+static GPtrArray *
 list_largest_first (TarnPool *pool)
 {
-  GArray *list = g_array_new (FALSE, FALSE, sizeof (NumberedBin));
+  GPtrArray *list = g_ptr_array_new ();
   GHashTableIter iter;
   gpointer queue;
 
@@ -368,7 +359,7 @@ list_largest_first (TarnPool *pool)
   g_hash_table_iter_init (&iter, pool->queues.table);
   while (g_hash_table_iter_next (&iter, NULL, &queue))
     list_bins (list, ((TarnQueue *) queue)->bins);
-  g_array_sort (list, compare_descending);
+  g_ptr_array_sort (list, compare_descending);
   return list;
 }
 
@@ -378,24 +369,21 @@ list_largest_first (TarnPool *pool)
 TarnBlock *
 _tarn_pool_take_largest (TarnPool *pool, gsize wanted)
 {
-  g_autoptr (GArray) list = list_largest_first (pool);
-  TarnBlock *blocks = _tarn_pool_take_stuck (pool), *block;
+  g_autoptr (GPtrArray) list = list_largest_first (pool);
+  TarnBlock *stuck = _tarn_pool_take_stuck (pool), *blocks = NULL, *block;
   TarnBlock **end = &blocks;
   gsize taken = 0;
 
   _tarn_assert_locked (&pool->lock);
-  while (*end != NULL)
-    end = &(*end)->below;
   for (guint i = 0; i < list->len; i++)
     {
-      TarnBin *bin = g_array_index (list, NumberedBin, i).bin;
+      TarnBin *bin = g_ptr_array_index (list, i);
 
       for (; bin->top != NULL && taken < wanted; taken += block->alloc_size)
         {
           block = _tarn_pool_pop_block (pool, bin, &bin->top);
-          _tarn_pool_retire (pool, block);
-          append (&end, block);
+          retire (pool, block, &end);
         }
     }
-  return blocks;
+  return _tarn_blocks_concat (stuck, blocks);
 }
