@@ -34,6 +34,7 @@ typedef struct
 TarnBlock *_tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue);
 TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
                                      TarnQueue *queue, gboolean *was_short, GError **error);
+void _tarn_pool_tell_holders (TarnPool *pool, GError *error);
 
 /* Functions of give-back.c.  Callers of the first two functions hold the pool's lock; callers of
  * the others do not. */
