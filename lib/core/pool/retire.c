@@ -205,12 +205,6 @@ get_bound (const TarnPool *pool)
              : MAX (MIN_HOLD_BYTES, _tarn_pool_get_managed (pool) / HOLD_SHARE);
 }
 
-static gsize
-subtract (gsize bytes, gsize other)
-{
-  return bytes - MIN (bytes, other);
-}
-
 /* Returns the most bytes that the pool's own bins may hold.  This is the bound on held bytes, less
  * the most bytes in transfer bins (for blocks that threads hand over).  If the program has set the
  * bound, it is also less the bytes for which thread caches have capacity. */
@@ -221,8 +215,8 @@ _tarn_pool_get_room (const TarnPool *pool)
 
   if (bound == G_MAXSIZE)
     return bound;
-  bound = subtract (bound, pool->transfers.max_bytes);
-  return pool->policy.hold_bytes != 0 ? subtract (bound, pool->caches.room_bytes) : bound;
+  bound = _tarn_subtract (bound, pool->transfers.max_bytes);
+  return pool->policy.hold_bytes != 0 ? _tarn_subtract (bound, pool->caches.room_bytes) : bound;
 }
 
 /* Returns the number of bytes by which the capacity of thread caches may grow.  Before threads can
@@ -232,7 +226,8 @@ _tarn_pool_get_room (const TarnPool *pool)
 gsize
 _tarn_pool_get_room_for_caches (const TarnPool *pool)
 {
-  return subtract (_tarn_pool_get_room (pool), pool->stats.held_bytes - pool->store.ready.bytes);
+  return _tarn_subtract (_tarn_pool_get_room (pool),
+                         pool->stats.held_bytes - pool->store.ready.bytes);
 }
 
 /* Returns TRUE if the pool's bins hold more bytes than they may. */

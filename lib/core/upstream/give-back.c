@@ -255,7 +255,7 @@ _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
   _tarn_mutex_unlock (&pool->lock);
   upstream = tarn_allocator_ref (pool->upstream);
   _tarn_pool_give_back (pool, &give_back, FALSE);
-  _tarn_allocator_trim (upstream, keep_bytes - MIN (keep_bytes, held_bytes));
+  _tarn_allocator_trim (upstream, _tarn_subtract (keep_bytes, held_bytes));
 }
 
 void
