@@ -439,7 +439,6 @@ void
 tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
 {
   gboolean has_more, was_open;
-  TarnGiveBack give_back;
 
   g_return_if_fail (pool != NULL);
 
@@ -456,11 +455,8 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
   has_more = _tarn_pool_tell_limit (pool);
   _tarn_pool_fit_ceiling (pool);
   _tarn_pool_note_limit_room (pool);
-  _tarn_pool_begin_give_back (pool, &give_back,
-                              _tarn_pool_take_excess_after (pool, take_above_limit (pool)));
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  _tarn_pool_give_back (pool, &give_back, FALSE);
+  _tarn_pool_unlock_and_give_back (
+      pool, _tarn_pool_take_excess_after (pool, take_above_limit (pool)), FALSE);
   if (has_more) /* cached blocks keep the heap's segments in use */
     _tarn_pool_trim (pool, 0, FALSE);
 }
