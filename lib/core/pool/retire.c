@@ -87,21 +87,20 @@ get_oldest (TarnBlock *ready, TarnBlock *done)
   return _tarn_block_get_age (done)->since < _tarn_block_get_age (ready)->since ? done : ready;
 }
 
-typedef gboolean (*ShallGo) (const TarnPool *pool, const TarnBlock *block, gint64 since,
-                             gsize keep_bytes);
-
 /* Takes cached blocks out of the pool, the oldest block first, and appends them to a list.  Takes
- * only blocks that the pool can return to upstream without a wait.  Stops when @shall_go returns
- * FALSE for the next of these blocks, or when none of them is left. */
+ * only blocks that the pool can return to upstream without a wait.  Stops when the pool caches at
+ * most @keep_bytes bytes, when the next of these blocks came to its bin after the time @since, or
+ * when none of them is left. */
 static void
-take_oldest (TarnPool *pool, ShallGo shall_go, gint64 since, gsize keep_bytes, TarnBlock ***end)
+take_oldest (TarnPool *pool, gint64 since, gsize keep_bytes, TarnBlock ***end)
 {
   TarnBlock *ready = pool->store.ready.oldest;
   TarnBlock *done = pool->store.has_done ? find_done (pool, pool->store.recorded.oldest) : NULL;
   TarnBlock *block;
 
   _tarn_assert_locked (&pool->lock);
-  while ((block = get_oldest (ready, done)) != NULL && shall_go (pool, block, since, keep_bytes))
+  while ((block = get_oldest (ready, done)) != NULL && pool->stats.held_bytes > keep_bytes
+         && _tarn_block_get_age (block)->since <= since)
     {
       TarnBlock *newer = _tarn_block_get_age (block)->newer;
 
@@ -114,22 +113,6 @@ take_oldest (TarnPool *pool, ShallGo shall_go, gint64 since, gsize keep_bytes, T
   pool->store.has_done = done != NULL;
 }
 
-static gboolean
-is_excess (const TarnPool *pool, const TarnBlock *block, gint64 since, gsize keep_bytes)
-{
-  (void) block;
-  (void) since;
-  return pool->stats.held_bytes > keep_bytes;
-}
-
-static gboolean
-was_held_since (const TarnPool *pool, const TarnBlock *block, gint64 since, gsize keep_bytes)
-{
-  (void) pool;
-  (void) keep_bytes;
-  return _tarn_block_get_age (block)->since <= since;
-}
-
 /* Takes cached blocks out of the pool, the oldest block first, and returns them as a list.  Takes
  * only blocks that the pool can return to upstream without a wait.  Stops when the pool caches at
  * most @keep_bytes bytes, or when none of these blocks is left. */
@@ -139,7 +122,7 @@ _tarn_pool_retire_idle (TarnPool *pool, gsize keep_bytes)
   TarnBlock *blocks = NULL;
   TarnBlock **end = &blocks;
 
-  take_oldest (pool, is_excess, 0, keep_bytes, &end);
+  take_oldest (pool, G_MAXINT64, keep_bytes, &end);
   return blocks;
 }
 
@@ -280,7 +263,7 @@ take_expired (TarnPool *pool, TarnBlock ***end)
   if (now < pool->store.look_at)
     return;
   pool->store.look_at = now + TARN_USUAL_IDLE_TIME / TARN_LOOKS;
-  take_oldest (pool, was_held_since, now - TARN_USUAL_IDLE_TIME, 0, end);
+  take_oldest (pool, now - TARN_USUAL_IDLE_TIME, 0, end);
   _tarn_pool_flush (pool);
 }
 
@@ -301,7 +284,7 @@ _tarn_pool_take_excess (TarnPool *pool)
   /* Takes blocks until the bins hold an eighth less than they may, so that not every free has to
    * return a block. */
   if (pool->stats.held_bytes > room)
-    take_oldest (pool, is_excess, 0, room - room / 8, &end);
+    take_oldest (pool, G_MAXINT64, room - room / 8, &end);
   return blocks;
 }
 
