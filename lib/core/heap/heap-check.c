@@ -3,6 +3,7 @@
  *
  * Checks the invariants of a heap: walks over all its queues, ranges, segments and extents. */
 
+#include "base/check-private.h"
 #include "heap/heap-private.h"
 
 /* A walk over a heap that checks its invariants, and the sums that it has added up so far. */
@@ -14,17 +15,6 @@ typedef struct
   guint arenas;     /* the sum of n_arenas of all queues */
   gchar *violation; /* the first violation found; NULL if there is none */
 } Walk;
-
-static void G_GNUC_PRINTF (3, 4) demand (Walk *walk, gboolean holds, const gchar *format, ...)
-{
-  va_list args;
-
-  if (holds || walk->violation != NULL)
-    return;
-  va_start (args, format);
-  walk->violation = g_strdup_vprintf (format, args);
-  va_end (args);
-}
 
 static guint64
 end_of (const TarnExtent *extent)
@@ -51,16 +41,16 @@ check_extent (Walk *walk, const TarnExtent *extent)
 {
   const TarnExtent *after = extent->after;
 
-  demand (walk, extent->size > 0, "an extent of no bytes");
-  demand (walk,
-          extent->size % get_granularity (walk->heap, extent->piece) == 0
-              || end_of (extent) == extent->piece->start + extent->piece->size,
-          "%" G_GSIZE_FORMAT " bytes are no multiple of the alignment", extent->size);
+  TARN_DEMAND (walk, extent->size > 0, "an extent of no bytes");
+  TARN_DEMAND (walk,
+               extent->size % get_granularity (walk->heap, extent->piece) == 0
+                   || end_of (extent) == extent->piece->start + extent->piece->size,
+               "%" G_GSIZE_FORMAT " bytes are no multiple of the alignment", extent->size);
   if (after != NULL)
     {
-      demand (walk, after->before == extent, "a neighbour that does not know this extent");
-      demand (walk, after->start == end_of (extent), "a gap between two neighbours");
-      demand (walk, !after->is_free || !extent->is_free, "two neighbours are free");
+      TARN_DEMAND (walk, after->before == extent, "a neighbour that does not know this extent");
+      TARN_DEMAND (walk, after->start == end_of (extent), "a gap between two neighbours");
+      TARN_DEMAND (walk, !after->is_free || !extent->is_free, "two neighbours are free");
     }
   if (extent->is_free)
     {
@@ -82,15 +72,15 @@ walk_piece (Walk *walk, const TarnPiece *piece)
   guint64 end = piece->start + piece->size;
   guint n_used = 0;
 
-  demand (walk, piece->extent->start <= piece->start && end_of (piece->extent) > piece->start,
-          "a piece whose extent does not have its first byte");
+  TARN_DEMAND (walk, piece->extent->start <= piece->start && end_of (piece->extent) > piece->start,
+               "a piece whose extent does not have its first byte");
   for (const TarnExtent *extent = piece->extent;
        walk->violation == NULL && extent != NULL && extent->start < end; extent = extent->after)
     {
       n_used += !extent->is_free;
       if (extent->start < piece->start)
         continue;
-      demand (walk, extent->piece == piece, "an extent that does not know its piece");
+      TARN_DEMAND (walk, extent->piece == piece, "an extent that does not know its piece");
       check_extent (walk, extent);
     }
   return n_used;
@@ -103,15 +93,15 @@ check_piece (Walk *walk, const TarnPiece *piece)
   guint n_used;
 
   n_used = walk_piece (walk, piece);
-  demand (walk, n_used == piece->n_used, "%u extents in use in a piece that counts %u", n_used,
-          piece->n_used);
-  demand (walk, after == NULL || (after->before == piece && after->range == piece->range),
-          "a neighbour that does not know this piece");
-  demand (walk, after == NULL || after->start == piece->start + piece->size,
-          "a gap between two neighbouring pieces");
+  TARN_DEMAND (walk, n_used == piece->n_used, "%u extents in use in a piece that counts %u", n_used,
+               piece->n_used);
+  TARN_DEMAND (walk, after == NULL || (after->before == piece && after->range == piece->range),
+               "a neighbour that does not know this piece");
+  TARN_DEMAND (walk, after == NULL || after->start == piece->start + piece->size,
+               "a gap between two neighbouring pieces");
   if (piece->region != NULL)
-    demand (walk, piece->start + piece->size <= piece->region->end,
-            "a piece beyond the end of its region");
+    TARN_DEMAND (walk, piece->start + piece->size <= piece->region->end,
+                 "a piece beyond the end of its region");
   walk->pieces++;
   walk->aliases += piece->n_aliases;
   walk->idle += piece->n_used == 0;
@@ -124,16 +114,16 @@ check_region (Walk *walk, const TarnHeapRegion *region)
   const TarnPiece *piece = region->last_piece;
   const TarnExtent *extent = region->last_extent;
 
-  demand (walk, (piece == NULL) == (extent == NULL), "a last piece without a last extent");
-  demand (walk, region->end - region->addresses.address <= region->size,
-          "a region that goes on behind its addresses");
+  TARN_DEMAND (walk, (piece == NULL) == (extent == NULL), "a last piece without a last extent");
+  TARN_DEMAND (walk, region->end - region->addresses.address <= region->size,
+               "a region that goes on behind its addresses");
   if (piece == NULL)
     return;
-  demand (walk, piece->start + piece->size == region->end && piece->after == NULL,
-          "a last piece that is not");
-  demand (walk, piece->range == region->range, "a last piece that another range has");
-  demand (walk, end_of (extent) == region->end && extent->after == NULL,
-          "a last extent that is not");
+  TARN_DEMAND (walk, piece->start + piece->size == region->end && piece->after == NULL,
+               "a last piece that is not");
+  TARN_DEMAND (walk, piece->range == region->range, "a last piece that another range has");
+  TARN_DEMAND (walk, end_of (extent) == region->end && extent->after == NULL,
+               "a last extent that is not");
 }
 
 /* Checks a treap (search tree) of free extents of one class, and counts them. */
@@ -147,8 +137,9 @@ check_treap (Walk *walk, const TarnExtent *extent, guint class)
     return 0;
   children[0] = extent->less;
   children[1] = extent->greater;
-  demand (walk, extent->is_free, "an extent in use is in the index");
-  demand (walk, _tarn_free_index_get_class (extent->size) == class, "an extent in another's class");
+  TARN_DEMAND (walk, extent->is_free, "an extent in use is in the index");
+  TARN_DEMAND (walk, _tarn_free_index_get_class (extent->size) == class,
+               "an extent in another's class");
   for (guint i = 0; i < 2 && walk->violation == NULL; i++)
     {
       const TarnExtent *child = children[i];
@@ -158,9 +149,9 @@ check_treap (Walk *walk, const TarnExtent *extent, guint class)
         continue;
       comes_before = child->size < extent->size
                      || (child->size == extent->size && child->start < extent->start);
-      demand (walk, comes_before == (i == 0), "an extent on the wrong side of another");
-      demand (walk, child->priority <= extent->priority,
-              "an extent above one that it gives way to");
+      TARN_DEMAND (walk, comes_before == (i == 0), "an extent on the wrong side of another");
+      TARN_DEMAND (walk, child->priority <= extent->priority,
+                   "an extent above one that it gives way to");
       n += check_treap (walk, child, class);
     }
   return n;
@@ -176,13 +167,13 @@ check_free_index (Walk *walk, const TarnFreeIndex *index)
 
   for (guint i = 0; i < G_N_ELEMENTS (index->bits); i++)
     {
-      demand (walk, (index->bits[i] != 0) == (index->words >> i & 1),
-              "a word of classes that does not say whether one has extents");
+      TARN_DEMAND (walk, (index->bits[i] != 0) == (index->words >> i & 1),
+                   "a word of classes that does not say whether one has extents");
       for (guint64 bits = index->bits[i]; bits != 0; bits &= bits - 1)
         {
           guint class = i * 64 + (guint) __builtin_ctzll (bits);
 
-          demand (walk, index->roots[class] != NULL, "a class that has no extent says it has");
+          TARN_DEMAND (walk, index->roots[class] != NULL, "a class that has no extent says it has");
           n += check_treap (walk, index->roots[class], class);
         }
     }
@@ -193,14 +184,15 @@ check_free_index (Walk *walk, const TarnFreeIndex *index)
 static void
 check_bytes (Walk *walk, const TarnHeapRange *range, gsize used, gsize idle, gsize all)
 {
-  demand (walk, all == range->bytes,
-          "%" G_GSIZE_FORMAT " bytes in a range that counts %" G_GSIZE_FORMAT, all, range->bytes);
-  demand (walk, used == range->used_bytes,
-          "%" G_GSIZE_FORMAT " bytes in use in a range that counts %" G_GSIZE_FORMAT, used,
-          range->used_bytes);
-  demand (walk, idle == range->idle_bytes,
-          "%" G_GSIZE_FORMAT " bytes in idle pieces of a range that counts %" G_GSIZE_FORMAT, idle,
-          range->idle_bytes);
+  TARN_DEMAND (walk, all == range->bytes,
+               "%" G_GSIZE_FORMAT " bytes in a range that counts %" G_GSIZE_FORMAT, all,
+               range->bytes);
+  TARN_DEMAND (walk, used == range->used_bytes,
+               "%" G_GSIZE_FORMAT " bytes in use in a range that counts %" G_GSIZE_FORMAT, used,
+               range->used_bytes);
+  TARN_DEMAND (walk, idle == range->idle_bytes,
+               "%" G_GSIZE_FORMAT " bytes in idle pieces of a range that counts %" G_GSIZE_FORMAT,
+               idle, range->idle_bytes);
 }
 
 static void
@@ -213,18 +205,18 @@ check_range (Walk *walk, const TarnHeapRange *range)
     {
       const TarnPiece *piece = link->data;
 
-      demand (walk, piece->range == range, "a piece of another range");
-      demand (walk, piece->n_used > 0 || piece->idle_since <= range->arena->queue->n_begun,
-              "a piece that is idle since an event to come");
+      TARN_DEMAND (walk, piece->range == range, "a piece of another range");
+      TARN_DEMAND (walk, piece->n_used > 0 || piece->idle_since <= range->arena->queue->n_begun,
+                   "a piece that is idle since an event to come");
       check_piece (walk, piece);
     }
   used_bytes = walk->used_bytes - used_bytes;
   check_bytes (walk, range, used_bytes, walk->idle_bytes - idle,
                used_bytes + walk->free_bytes - free_bytes);
   n = check_free_index (walk, &range->free);
-  demand (walk, n == walk->free_extents - free_before,
-          "%" G_GSIZE_FORMAT " extents in the index, but %" G_GSIZE_FORMAT " are free", n,
-          walk->free_extents - free_before);
+  TARN_DEMAND (walk, n == walk->free_extents - free_before,
+               "%" G_GSIZE_FORMAT " extents in the index, but %" G_GSIZE_FORMAT " are free", n,
+               walk->free_extents - free_before);
   if (range->region != NULL)
     check_region (walk, range->region);
   for (const GList *link = range->old_regions; link != NULL; link = link->next)
@@ -238,15 +230,15 @@ check_arena (Walk *walk, const TarnArena *arena)
 
   for (guint i = 0; i < TARN_N_RANGES; i++)
     check_range (walk, &arena->ranges[i]);
-  demand (walk, walk->used_extents - used_before == arena->n_used,
-          "%" G_GSIZE_FORMAT " extents in use of an arena that counts %" G_GSIZE_FORMAT,
-          walk->used_extents - used_before, arena->n_used);
-  demand (walk, walk->idle - idle_before == arena->idle.length,
-          "%" G_GSIZE_FORMAT " idle pieces of an arena that counts %u", walk->idle - idle_before,
-          arena->idle.length);
-  demand (walk, walk->pieces - pieces_before == arena->n_pieces,
-          "%" G_GSIZE_FORMAT " pieces of an arena that counts %" G_GSIZE_FORMAT,
-          walk->pieces - pieces_before, arena->n_pieces);
+  TARN_DEMAND (walk, walk->used_extents - used_before == arena->n_used,
+               "%" G_GSIZE_FORMAT " extents in use of an arena that counts %" G_GSIZE_FORMAT,
+               walk->used_extents - used_before, arena->n_used);
+  TARN_DEMAND (walk, walk->idle - idle_before == arena->idle.length,
+               "%" G_GSIZE_FORMAT " idle pieces of an arena that counts %u",
+               walk->idle - idle_before, arena->idle.length);
+  TARN_DEMAND (walk, walk->pieces - pieces_before == arena->n_pieces,
+               "%" G_GSIZE_FORMAT " pieces of an arena that counts %" G_GSIZE_FORMAT,
+               walk->pieces - pieces_before, arena->n_pieces);
 }
 
 static void
@@ -257,14 +249,16 @@ check_queue (Walk *walk, const TarnHeapQueue *queue)
   for (guint i = 0; i < queue->n_arenas; i++)
     check_arena (walk, queue->arenas[i]);
   walk->arenas += queue->n_arenas;
-  demand (walk, walk->heap->is_changing || walk->aliases - aliases_before == queue->aliases.length,
-          "%" G_GSIZE_FORMAT " aliases of a queue that has %u", walk->aliases - aliases_before,
-          queue->aliases.length);
-  demand (walk, queue->handle == NULL || queue->n_done <= queue->n_begun,
-          "events are done that nobody has begun");
-  demand (walk,
-          queue->handle == NULL || g_hash_table_lookup (walk->heap->queues, queue->handle) == queue,
-          "a queue that is not in the table");
+  TARN_DEMAND (walk,
+               walk->heap->is_changing || walk->aliases - aliases_before == queue->aliases.length,
+               "%" G_GSIZE_FORMAT " aliases of a queue that has %u", walk->aliases - aliases_before,
+               queue->aliases.length);
+  TARN_DEMAND (walk, queue->handle == NULL || queue->n_done <= queue->n_begun,
+               "events are done that nobody has begun");
+  TARN_DEMAND (walk,
+               queue->handle == NULL
+                   || g_hash_table_lookup (walk->heap->queues, queue->handle) == queue,
+               "a queue that is not in the table");
 }
 
 static void
@@ -274,27 +268,27 @@ check_totals (Walk *walk)
   const TarnHeapStats *stats = &heap->stats;
   gsize counted = stats->used_bytes + stats->free_bytes + heap->lent_bytes;
 
-  demand (walk, walk->used_bytes == stats->used_bytes,
-          "%" G_GSIZE_FORMAT " bytes in use, not %" G_GSIZE_FORMAT, walk->used_bytes,
-          stats->used_bytes);
-  demand (walk, walk->free_bytes == stats->free_bytes,
-          "%" G_GSIZE_FORMAT " bytes free, not %" G_GSIZE_FORMAT, walk->free_bytes,
-          stats->free_bytes);
-  demand (walk, walk->pieces == stats->pieces, "%" G_GSIZE_FORMAT " pieces, not %" G_GSIZE_FORMAT,
-          walk->pieces, stats->pieces);
-  demand (walk,
-          heap->is_changing ? stats->upstream_bytes >= counted : stats->upstream_bytes == counted,
-          "%" G_GSIZE_FORMAT " bytes from upstream, not %" G_GSIZE_FORMAT, counted,
-          stats->upstream_bytes);
-  demand (walk, walk->used_extents == walk->remembered + heap->n_unnamed,
-          "%" G_GSIZE_FORMAT " extents in use, of which %" G_GSIZE_FORMAT
-          " are in the table and %" G_GSIZE_FORMAT " on their way",
-          walk->used_extents, walk->remembered, heap->n_unnamed);
-  demand (walk, walk->remembered == g_hash_table_size (heap->table),
-          "there is more in the table than in use");
-  demand (walk, stats->peak_used_bytes >= stats->used_bytes, "a peak below what is in use");
-  demand (walk, heap->is_changing || stats->peak_upstream_bytes >= stats->upstream_bytes,
-          "a peak below what there is");
+  TARN_DEMAND (walk, walk->used_bytes == stats->used_bytes,
+               "%" G_GSIZE_FORMAT " bytes in use, not %" G_GSIZE_FORMAT, walk->used_bytes,
+               stats->used_bytes);
+  TARN_DEMAND (walk, walk->free_bytes == stats->free_bytes,
+               "%" G_GSIZE_FORMAT " bytes free, not %" G_GSIZE_FORMAT, walk->free_bytes,
+               stats->free_bytes);
+  TARN_DEMAND (walk, walk->pieces == stats->pieces,
+               "%" G_GSIZE_FORMAT " pieces, not %" G_GSIZE_FORMAT, walk->pieces, stats->pieces);
+  TARN_DEMAND (
+      walk, heap->is_changing ? stats->upstream_bytes >= counted : stats->upstream_bytes == counted,
+      "%" G_GSIZE_FORMAT " bytes from upstream, not %" G_GSIZE_FORMAT, counted,
+      stats->upstream_bytes);
+  TARN_DEMAND (walk, walk->used_extents == walk->remembered + heap->n_unnamed,
+               "%" G_GSIZE_FORMAT " extents in use, of which %" G_GSIZE_FORMAT
+               " are in the table and %" G_GSIZE_FORMAT " on their way",
+               walk->used_extents, walk->remembered, heap->n_unnamed);
+  TARN_DEMAND (walk, walk->remembered == g_hash_table_size (heap->table),
+               "there is more in the table than in use");
+  TARN_DEMAND (walk, stats->peak_used_bytes >= stats->used_bytes, "a peak below what is in use");
+  TARN_DEMAND (walk, heap->is_changing || stats->peak_upstream_bytes >= stats->upstream_bytes,
+               "a peak below what there is");
 }
 
 /* Checks all invariants of a heap.  Returns FALSE if one is violated, and sets *violation to a
@@ -307,8 +301,8 @@ _tarn_heap_check (TarnHeap *heap, gchar **violation)
   _tarn_assert_locked (&heap->lock);
   for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
     check_queue (&walk, link->data);
-  demand (&walk, walk.arenas == heap->arenas.length, "%u arenas of queues that have %u",
-          heap->arenas.length, walk.arenas);
+  TARN_DEMAND (&walk, walk.arenas == heap->arenas.length, "%u arenas of queues that have %u",
+               heap->arenas.length, walk.arenas);
   check_totals (&walk);
   *violation = walk.violation;
   return walk.violation == NULL;

@@ -104,17 +104,12 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
 static void
 go_with_lock (TarnPool *pool, TarnBlock *block)
 {
-  TarnGiveBack give_back;
-
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_count_own (pool);
   pool->stats.active_bytes -= block->size;
   _tarn_pool_retire (pool, block);
   block->below = NULL;
-  _tarn_pool_begin_give_back (pool, &give_back, block);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  _tarn_pool_give_back (pool, &give_back, FALSE);
+  _tarn_pool_unlock_and_give_back (pool, block, FALSE);
 }
 
 /* Frees a block that belongs to an arena, and whose memory is a part: a handle that upstream made,

@@ -156,13 +156,10 @@ set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
   _tarn_mutex_lock (&pool->lock);
   if (!_tarn_use_has_event (use))
     {
-      TarnEvent *before = use->event;
-
-      use->event = event;
-      event = before;
+      _tarn_use_clear_event (pool, use);
+      use->event = _tarn_event_ref (event);
     }
-  if (event != NULL)
-    _tarn_event_unref (pool, event);
+  _tarn_event_unref (pool, event);
   _tarn_block_update_share (block);
   _tarn_mutex_unlock (&pool->lock);
 }

@@ -200,7 +200,6 @@ put_to_arena (TarnPool *pool, TarnBlock *block, gboolean is_noted)
 static __attribute__ ((noinline)) void
 free_slowly (TarnPool *pool, TarnBlock *block)
 {
-  TarnGiveBack give_back;
   TarnQueue *wanted;
   TarnBlock *retired;
   gboolean records_free;
@@ -243,14 +242,9 @@ free_slowly (TarnPool *pool, TarnBlock *block)
   if (wanted != NULL)
     record_wanted (pool, wanted, block);
   retired = _tarn_pool_end_use (pool, wanted == NULL ? cache : NULL, block);
-  if (retired != NULL)
-    _tarn_pool_begin_give_back (pool, &give_back, retired);
   if (pool->has_arenas && _tarn_pool_needs_recorded (pool))
     __atomic_store_n (&pool->store.has_late, TRUE, __ATOMIC_RELAXED);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  if (retired != NULL)
-    _tarn_pool_give_back (pool, &give_back, FALSE);
+  _tarn_pool_unlock_and_give_back (pool, retired, FALSE);
 }
 
 /* Frees a block that belongs to an arena: returns it to the arena without taking the pool's lock.
@@ -300,9 +294,6 @@ _tarn_pool_free_block (TarnBlock *block)
 void
 _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
 {
-  TarnBlock *retired;
-  TarnGiveBack give_back;
-
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   if (!block->is_hit && _tarn_records ())
@@ -310,13 +301,7 @@ _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
   pool->stats.failures++;
   *(block->is_hit ? &pool->stats.hits : &pool->stats.misses) -= 1;
   pool->n_after_driver_calls -= block->called_driver;
-  retired = _tarn_pool_end_use (pool, NULL, block);
-  if (retired != NULL)
-    _tarn_pool_begin_give_back (pool, &give_back, retired);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  if (retired != NULL)
-    _tarn_pool_give_back (pool, &give_back, FALSE);
+  _tarn_pool_unlock_and_give_back (pool, _tarn_pool_end_use (pool, NULL, block), FALSE);
 }
 
 void

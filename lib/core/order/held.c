@@ -347,25 +347,19 @@ take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
 TarnBlock *
 _tarn_pool_take_held (TarnPool *pool, TarnRequest *request, GError **error)
 {
-  TarnBlock *block;
+  const TarnQueue *queue = request->queue;
+  TarnBlock *block = NULL;
 
   _tarn_assert_not_locked (&pool->lock);
-  if (request->queue != NULL
-      && !_tarn_allocator_check_queue (pool->upstream->direct, request->queue->handle, error))
+  if ((queue != NULL && !_tarn_allocator_check_queue (pool->upstream->direct, queue->handle, error))
+      || (request->finds_unready && !give_unready (pool, request, error)))
     {
       _tarn_pool_count_failure (pool);
       return NULL;
     }
   if (request->finds_unready)
-    {
-      if (!give_unready (pool, request, error))
-        {
-          _tarn_pool_count_failure (pool);
-          return NULL;
-        }
-      block = serve_again (pool, request);
-      if (block != NULL)
-        return block;
-    }
-  return request->n_events > 0 ? take_after_asking (pool, request, error) : NULL;
+    block = serve_again (pool, request);
+  if (block != NULL || request->n_events == 0)
+    return block;
+  return take_after_asking (pool, request, error);
 }

@@ -153,18 +153,14 @@ set_arenas (TarnPool *pool, gboolean has_arenas)
 static TarnBlock *
 take_above_bound (TarnPool *pool)
 {
-  TarnBlock *blocks = _tarn_pool_take_excess (pool), *others;
+  TarnBlock *blocks = _tarn_pool_take_excess (pool);
   gsize room = _tarn_pool_get_room (pool);
-  TarnBlock **end;
 
   _tarn_assert_locked (&pool->lock);
   if (pool->stats.held_bytes <= room)
     return blocks;
-  others = _tarn_pool_take_largest (pool, pool->stats.held_bytes - room);
-  for (end = &blocks; *end != NULL; end = &(*end)->below)
-    ;
-  *end = others;
-  return blocks;
+  return _tarn_blocks_concat (blocks,
+                              _tarn_pool_take_largest (pool, pool->stats.held_bytes - room));
 }
 
 /* Changes the bound on the bytes that a pool caches.  Takes cached blocks that exceed the new bound

@@ -349,7 +349,6 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 static void
 give_back_share (TarnPool *pool, TarnQueue *queue)
 {
-  TarnGiveBack give_back;
   TarnBlock *blocks = NULL;
 
   _tarn_assert_not_locked (&pool->lock);
@@ -357,12 +356,7 @@ give_back_share (TarnPool *pool, TarnQueue *queue)
   _tarn_pool_empty_bins_of_queue (pool, queue->handle);
   if (_tarn_pool_heap_knows (pool, queue))
     blocks = _tarn_pool_take_share (pool, queue->bins);
-  if (blocks != NULL)
-    _tarn_pool_begin_give_back (pool, &give_back, blocks);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  if (blocks != NULL)
-    _tarn_pool_give_back (pool, &give_back, FALSE);
+  _tarn_pool_unlock_and_give_back (pool, blocks, FALSE);
 }
 
 /* Returns TRUE if no thread is recording an event on a queue, or if this thread may wait until the

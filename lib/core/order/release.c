@@ -348,13 +348,11 @@ _tarn_pool_ask_recorded (TarnPool *pool)
   return is_done;
 }
 
-/* Takes cached blocks out of the free lists and begins to return them to the heap.  The caller then
- * passes @give_back to _tarn_pool_give_back ().  If @sparing is TARN_SPARING_ALL, takes all blocks
- * that the pool can return.  Otherwise takes the blocks that only @queue uses (if @queue is NULL,
- * idle blocks), and blocks whose events have completed.  Returns FALSE if there are no blocks to
- * take. */
-static gboolean
-begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, TarnGiveBack *give_back)
+/* Returns cached blocks to the heap.  If @sparing is TARN_SPARING_ALL, returns all blocks that the
+ * pool can return.  Otherwise returns the blocks that only @queue uses (if @queue is NULL, idle
+ * blocks), and blocks whose events have completed. */
+static void
+spare (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing)
 {
   TarnBlock *blocks;
 
@@ -368,11 +366,7 @@ begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, Tarn
     }
   else
     blocks = _tarn_pool_take_sparable (pool, _tarn_pool_get_share (pool, queue));
-  if (blocks != NULL)
-    _tarn_pool_begin_give_back (pool, give_back, blocks);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  return blocks != NULL;
+  _tarn_pool_unlock_and_give_back (pool, blocks, FALSE);
 }
 
 /* Returns cached blocks to the heap.  Call this before the pool asks the heap for new memory,
@@ -382,7 +376,6 @@ begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, Tarn
 void
 _tarn_pool_spare_heap (TarnPool *pool, guint32 number, TarnQueue *queue)
 {
-  TarnGiveBack give_back;
   TarnSparing sparing;
 
   _tarn_assert_not_locked (&pool->lock);
@@ -394,8 +387,7 @@ _tarn_pool_spare_heap (TarnPool *pool, guint32 number, TarnQueue *queue)
       pool->heap, _tarn_bin_alloc_size (number, _tarn_pool_get_leading_bits (pool)),
       __atomic_load_n (&pool->has_arenas, __ATOMIC_RELAXED));
   _tarn_pool_ask_recorded (pool);
-  if (begin_sparing (pool, queue, sparing, &give_back))
-    _tarn_pool_give_back (pool, &give_back, FALSE);
+  spare (pool, queue, sparing);
 }
 
 /* If the pool has more cached blocks than its bound allows, returns to upstream as many of them as
@@ -406,19 +398,13 @@ static gboolean
 give_back_ready_excess (TarnPool *pool)
 {
   gboolean needs_recorded;
-  TarnGiveBack give_back;
   TarnBlock *blocks;
 
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   blocks = _tarn_pool_take_excess (pool);
-  if (blocks != NULL)
-    _tarn_pool_begin_give_back (pool, &give_back, blocks);
   needs_recorded = _tarn_pool_needs_recorded (pool);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  if (blocks != NULL)
-    _tarn_pool_give_back (pool, &give_back, FALSE);
+  _tarn_pool_unlock_and_give_back (pool, blocks, FALSE);
   return needs_recorded;
 }
 
@@ -447,20 +433,11 @@ _tarn_pool_give_back_excess (TarnPool *pool)
 void
 _tarn_pool_look_after (TarnPool *pool, gpointer handle)
 {
-  TarnGiveBack give_back;
-  TarnBlock *blocks;
-
   _tarn_assert_not_locked (&pool->lock);
   if (__atomic_exchange_n (&pool->store.has_late, FALSE, __ATOMIC_RELAXED))
     _tarn_pool_give_back_excess (pool);
   if (!_tarn_mutex_trylock (&pool->lock))
     return;
-  blocks = _tarn_pool_take_excess (pool);
-  if (blocks != NULL)
-    _tarn_pool_begin_give_back (pool, &give_back, blocks);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  if (blocks != NULL)
-    _tarn_pool_give_back (pool, &give_back, FALSE);
+  _tarn_pool_unlock_and_give_back (pool, _tarn_pool_take_excess (pool), FALSE);
   _tarn_heap_look_after (pool->heap, handle);
 }

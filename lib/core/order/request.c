@@ -319,9 +319,7 @@ serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
 static TarnBlock *
 refuse_size (TarnPool *pool, gsize size, GError **error)
 {
-  _tarn_mutex_lock (&pool->lock);
-  pool->stats.failures++;
-  _tarn_mutex_unlock (&pool->lock);
+  _tarn_pool_count_failure (pool);
   _tarn_allocator_refuse_size (&pool->base, size, error);
   return NULL;
 }

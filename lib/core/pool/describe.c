@@ -35,17 +35,17 @@ tell_options (const TarnPool *pool, TarnListener *listener)
   guint64 hold_bytes = pool->policy.hold_bytes != G_MAXSIZE ? pool->policy.hold_bytes
                        : pool->heap != NULL                 ? G_MAXUINT64
                                                             : 0;
-  const guint64 properties[] = {
-    TARN_TRACE_LEADING_BITS,        MIN (pool->leading_bits, TARN_MAX_LEADING_BITS),
-    TARN_TRACE_LIMIT_BYTES,         pool->limit.bytes,
-    TARN_TRACE_THREAD_CACHE_BLOCKS, pool->policy.thread_cache_blocks,
-    TARN_TRACE_THREAD_CACHE_BYTES,  pool->policy.asked_cache_bytes,
-    TARN_TRACE_HOLD_BYTES,          hold_bytes,
-    TARN_TRACE_HAS_QUEUES,          pool->upstream->direct->ops.queue_ref != NULL,
+  const guint64 properties[][2] = {
+    { TARN_TRACE_LEADING_BITS, MIN (pool->leading_bits, TARN_MAX_LEADING_BITS) },
+    { TARN_TRACE_LIMIT_BYTES, pool->limit.bytes },
+    { TARN_TRACE_THREAD_CACHE_BLOCKS, pool->policy.thread_cache_blocks },
+    { TARN_TRACE_THREAD_CACHE_BYTES, pool->policy.asked_cache_bytes },
+    { TARN_TRACE_HOLD_BYTES, hold_bytes },
+    { TARN_TRACE_HAS_QUEUES, pool->upstream->direct->ops.queue_ref != NULL },
   };
 
-  listener->object (listener, &pool->base, _tarn_allocator_get_given (pool->upstream), properties,
-                    G_N_ELEMENTS (properties) / 2);
+  listener->object (listener, &pool->base, _tarn_allocator_get_given (pool->upstream),
+                    properties[0], G_N_ELEMENTS (properties));
 }
 
 void
@@ -66,35 +66,22 @@ _tarn_pool_tell_counters (TarnAllocator *allocator, TarnListener *listener)
 
   _tarn_pool_count (_tarn_pool_of (allocator), &stats);
   {
-    const guint64 properties[] = {
-      TARN_TRACE_HITS,
-      stats.hits,
-      TARN_TRACE_MISSES,
-      stats.misses,
-      TARN_TRACE_FAILURES,
-      stats.failures,
-      TARN_TRACE_DRIVER_CALLS,
-      stats.driver_calls,
-      TARN_TRACE_UPSTREAM_FAILURES,
-      stats.upstream_failures,
-      TARN_TRACE_UPSTREAM_FREES,
-      stats.upstream_frees,
-      TARN_TRACE_HELD_BLOCKS,
-      stats.held_blocks,
-      TARN_TRACE_ACTIVE_BLOCKS,
-      stats.active_blocks,
-      TARN_TRACE_MANAGED_BYTES,
-      stats.managed_bytes,
-      TARN_TRACE_ACTIVE_BYTES,
-      stats.active_bytes,
-      TARN_TRACE_HELD_BYTES,
-      stats.held_bytes,
-      TARN_TRACE_PEAK_MANAGED_BYTES,
-      stats.peak_managed_bytes,
-      TARN_TRACE_PEAK_ACTIVE_BYTES,
-      stats.peak_active_bytes,
+    const guint64 properties[][2] = {
+      { TARN_TRACE_HITS, stats.hits },
+      { TARN_TRACE_MISSES, stats.misses },
+      { TARN_TRACE_FAILURES, stats.failures },
+      { TARN_TRACE_DRIVER_CALLS, stats.driver_calls },
+      { TARN_TRACE_UPSTREAM_FAILURES, stats.upstream_failures },
+      { TARN_TRACE_UPSTREAM_FREES, stats.upstream_frees },
+      { TARN_TRACE_HELD_BLOCKS, stats.held_blocks },
+      { TARN_TRACE_ACTIVE_BLOCKS, stats.active_blocks },
+      { TARN_TRACE_MANAGED_BYTES, stats.managed_bytes },
+      { TARN_TRACE_ACTIVE_BYTES, stats.active_bytes },
+      { TARN_TRACE_HELD_BYTES, stats.held_bytes },
+      { TARN_TRACE_PEAK_MANAGED_BYTES, stats.peak_managed_bytes },
+      { TARN_TRACE_PEAK_ACTIVE_BYTES, stats.peak_active_bytes },
     };
 
-    listener->counters (listener, allocator, properties, G_N_ELEMENTS (properties) / 2);
+    listener->counters (listener, allocator, properties[0], G_N_ELEMENTS (properties));
   }
 }

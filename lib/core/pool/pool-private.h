@@ -433,6 +433,13 @@ _tarn_pool_get_given_heap (const TarnPool *pool)
   return _tarn_heap_of (_tarn_allocator_get_given (pool->upstream));
 }
 
+/* Returns @bytes minus @less, or 0 if @less is larger. */
+static inline gsize
+_tarn_subtract (gsize bytes, gsize less)
+{
+  return bytes - MIN (bytes, less);
+}
+
 /* Gets the bound on the bytes that a pool holds (caches).  The caller need not hold the pool's
  * lock. */
 static inline gsize

@@ -17,13 +17,26 @@
 #define MIN_HOLD_BYTES ((gsize) 8 << 20)
 #define HOLD_SHARE 200
 
-/* Appends a block to a list.  The caller has removed the block from the pool.  *end points to the
- * list's last link, which is NULL. */
+/* Marks a block as retired, and appends it to a list of blocks to return to upstream.  The caller
+ * has removed the block from its bin.  *end points to the list's last link, which is NULL. */
 static void
-append (TarnBlock ***end, TarnBlock *block)
+retire (TarnPool *pool, TarnBlock *block, TarnBlock ***end)
 {
+  _tarn_pool_retire (pool, block);
   **end = block;
   *end = &block->below;
+}
+
+/* Appends the list @second to the list @first, and returns the whole list.  Both may be empty. */
+TarnBlock *
+_tarn_blocks_concat (TarnBlock *first, TarnBlock *second)
+{
+  TarnBlock **end = &first;
+
+  while (*end != NULL)
+    end = &(*end)->below;
+  *end = second;
+  return first;
 }
 
 /* Takes the stuck blocks out of the pool: cached blocks whose memory an earlier call could not
@@ -50,8 +63,7 @@ static void
 take (TarnPool *pool, TarnBlock *block, TarnBlock ***end)
 {
   _tarn_pool_remove_block (pool, block);
-  _tarn_pool_retire (pool, block);
-  append (end, block);
+  retire (pool, block, end);
 }
 
 /* Searches the list of recorded blocks, from @block to newer ones, for the first one whose commands
@@ -75,21 +87,20 @@ get_oldest (TarnBlock *ready, TarnBlock *done)
   return _tarn_block_get_age (done)->since < _tarn_block_get_age (ready)->since ? done : ready;
 }
 
-typedef gboolean (*ShallGo) (const TarnPool *pool, const TarnBlock *block, gint64 since,
-                             gsize keep_bytes);
-
 /* Takes cached blocks out of the pool, the oldest block first, and appends them to a list.  Takes
- * only blocks that the pool can return to upstream without a wait.  Stops when @shall_go returns
- * FALSE for the next of these blocks, or when none of them is left. */
+ * only blocks that the pool can return to upstream without a wait.  Stops when the pool caches at
+ * most @keep_bytes bytes, when the next of these blocks came to its bin after the time @since, or
+ * when none of them is left. */
 static void
-take_oldest (TarnPool *pool, ShallGo shall_go, gint64 since, gsize keep_bytes, TarnBlock ***end)
+take_oldest (TarnPool *pool, gint64 since, gsize keep_bytes, TarnBlock ***end)
 {
   TarnBlock *ready = pool->store.ready.oldest;
   TarnBlock *done = pool->store.has_done ? find_done (pool, pool->store.recorded.oldest) : NULL;
   TarnBlock *block;
 
   _tarn_assert_locked (&pool->lock);
-  while ((block = get_oldest (ready, done)) != NULL && shall_go (pool, block, since, keep_bytes))
+  while ((block = get_oldest (ready, done)) != NULL && pool->stats.held_bytes > keep_bytes
+         && _tarn_block_get_age (block)->since <= since)
     {
       TarnBlock *newer = _tarn_block_get_age (block)->newer;
 
@@ -102,22 +113,6 @@ take_oldest (TarnPool *pool, ShallGo shall_go, gint64 since, gsize keep_bytes, T
   pool->store.has_done = done != NULL;
 }
 
-static gboolean
-is_excess (const TarnPool *pool, const TarnBlock *block, gint64 since, gsize keep_bytes)
-{
-  (void) block;
-  (void) since;
-  return pool->stats.held_bytes > keep_bytes;
-}
-
-static gboolean
-was_held_since (const TarnPool *pool, const TarnBlock *block, gint64 since, gsize keep_bytes)
-{
-  (void) pool;
-  (void) keep_bytes;
-  return _tarn_block_get_age (block)->since <= since;
-}
-
 /* Takes cached blocks out of the pool, the oldest block first, and returns them as a list.  Takes
  * only blocks that the pool can return to upstream without a wait.  Stops when the pool caches at
  * most @keep_bytes bytes, or when none of these blocks is left. */
@@ -127,7 +122,7 @@ _tarn_pool_retire_idle (TarnPool *pool, gsize keep_bytes)
   TarnBlock *blocks = NULL;
   TarnBlock **end = &blocks;
 
-  take_oldest (pool, is_excess, 0, keep_bytes, &end);
+  take_oldest (pool, G_MAXINT64, keep_bytes, &end);
   return blocks;
 }
 
@@ -146,12 +141,7 @@ take_share (TarnPool *pool, const TarnBins *share, TarnBlock ***end)
   g_hash_table_iter_init (&iter, share->table);
   while (g_hash_table_iter_next (&iter, NULL, &item))
     for (TarnBin *bin = item; bin->top != NULL;)
-      {
-        TarnBlock *block = _tarn_pool_pop_block (pool, bin, &bin->top);
-
-        _tarn_pool_retire (pool, block);
-        append (end, block);
-      }
+      retire (pool, _tarn_pool_pop_block (pool, bin, &bin->top), end);
 }
 
 /* Takes all cached blocks of a queue's share (blocks that only this queue uses) out of the pool.
@@ -198,12 +188,6 @@ get_bound (const TarnPool *pool)
              : MAX (MIN_HOLD_BYTES, _tarn_pool_get_managed (pool) / HOLD_SHARE);
 }
 
-static gsize
-subtract (gsize bytes, gsize other)
-{
-  return bytes - MIN (bytes, other);
-}
-
 /* Returns the most bytes that the pool's own bins may hold.  This is the bound on held bytes, less
  * the most bytes in transfer bins (for blocks that threads hand over).  If the program has set the
  * bound, it is also less the bytes for which thread caches have capacity. */
@@ -214,8 +198,8 @@ _tarn_pool_get_room (const TarnPool *pool)
 
   if (bound == G_MAXSIZE)
     return bound;
-  bound = subtract (bound, pool->transfers.max_bytes);
-  return pool->policy.hold_bytes != 0 ? subtract (bound, pool->caches.room_bytes) : bound;
+  bound = _tarn_subtract (bound, pool->transfers.max_bytes);
+  return pool->policy.hold_bytes != 0 ? _tarn_subtract (bound, pool->caches.room_bytes) : bound;
 }
 
 /* Returns the number of bytes by which the capacity of thread caches may grow.  Before threads can
@@ -225,7 +209,8 @@ _tarn_pool_get_room (const TarnPool *pool)
 gsize
 _tarn_pool_get_room_for_caches (const TarnPool *pool)
 {
-  return subtract (_tarn_pool_get_room (pool), pool->stats.held_bytes - pool->store.ready.bytes);
+  return _tarn_subtract (_tarn_pool_get_room (pool),
+                         pool->stats.held_bytes - pool->store.ready.bytes);
 }
 
 /* Returns TRUE if the pool's bins hold more bytes than they may. */
@@ -278,7 +263,7 @@ take_expired (TarnPool *pool, TarnBlock ***end)
   if (now < pool->store.look_at)
     return;
   pool->store.look_at = now + TARN_USUAL_IDLE_TIME / TARN_LOOKS;
-  take_oldest (pool, was_held_since, now - TARN_USUAL_IDLE_TIME, 0, end);
+  take_oldest (pool, now - TARN_USUAL_IDLE_TIME, 0, end);
   _tarn_pool_flush (pool);
 }
 
@@ -299,7 +284,7 @@ _tarn_pool_take_excess (TarnPool *pool)
   /* Takes blocks until the bins hold an eighth less than they may, so that not every free has to
    * return a block. */
   if (pool->stats.held_bytes > room)
-    take_oldest (pool, is_excess, 0, room - room / 8, &end);
+    take_oldest (pool, G_MAXINT64, room - room / 8, &end);
   return blocks;
 }
 
@@ -309,57 +294,41 @@ _tarn_pool_take_excess (TarnPool *pool)
 TarnBlock *
 _tarn_pool_take_excess_after (TarnPool *pool, TarnBlock *blocks)
 {
-  TarnBlock *excess = _tarn_pool_take_excess (pool);
-  TarnBlock **end = &excess;
-
-  while (*end != NULL)
-    end = &(*end)->below;
-  *end = blocks;
-  return excess;
+  return _tarn_blocks_concat (_tarn_pool_take_excess (pool), blocks);
 }
-
-typedef struct
-{
-  TarnBin *bin;
-  guint32 number;
-} NumberedBin;
 
 /* Appends the bins of a table to an array.  Frees unused bins instead of appending them.  @bins may
  * be NULL. */
 static void
-list_bins (GArray *list, TarnBins *bins)
+list_bins (GPtrArray *list, TarnBins *bins)
 {
   GHashTableIter iter;
-  gpointer number, bin;
+  gpointer bin;
 
   if (bins == NULL)
     return;
   _tarn_bins_drop_empty (bins);
   g_hash_table_iter_init (&iter, bins->table);
-  while (g_hash_table_iter_next (&iter, &number, &bin))
-    {
-      NumberedBin item = { bin, GPOINTER_TO_UINT (number) };
-
-      g_array_append_val (list, item);
-    }
+  while (g_hash_table_iter_next (&iter, NULL, &bin))
+    g_ptr_array_add (list, bin);
 }
 
 /* Compares the numbers of two bins, to sort bins of larger sizes first. */
 static gint
 compare_descending (gconstpointer a, gconstpointer b)
 {
-  guint32 left = ((const NumberedBin *) a)->number, right = ((const NumberedBin *) b)->number;
+  const TarnBin *const *left = a, *const *right = b;
 
-  return left > right ? -1 : left < right;
+  return (*left)->number > (*right)->number ? -1 : (*left)->number < (*right)->number;
 }
 
 /* Makes an array of all bins of the pool, sorted by their numbers, the highest first, so that bins
  * of larger sizes come first.  Of the bins with one number, the idle bin comes first, then the
  * recorded bin, then the queues' bins. */
-static GArray *
+static GPtrArray *
 list_largest_first (TarnPool *pool)
 {
-  GArray *list = g_array_new (FALSE, FALSE, sizeof (NumberedBin));
+  GPtrArray *list = g_ptr_array_new ();
   GHashTableIter iter;
   gpointer queue;
 
@@ -368,7 +337,7 @@ list_largest_first (TarnPool *pool)
   g_hash_table_iter_init (&iter, pool->queues.table);
   while (g_hash_table_iter_next (&iter, NULL, &queue))
     list_bins (list, ((TarnQueue *) queue)->bins);
-  g_array_sort (list, compare_descending);
+  g_ptr_array_sort (list, compare_descending);
   return list;
 }
 
@@ -378,24 +347,21 @@ list_largest_first (TarnPool *pool)
 TarnBlock *
 _tarn_pool_take_largest (TarnPool *pool, gsize wanted)
 {
-  g_autoptr (GArray) list = list_largest_first (pool);
-  TarnBlock *blocks = _tarn_pool_take_stuck (pool), *block;
+  g_autoptr (GPtrArray) list = list_largest_first (pool);
+  TarnBlock *stuck = _tarn_pool_take_stuck (pool), *blocks = NULL, *block;
   TarnBlock **end = &blocks;
   gsize taken = 0;
 
   _tarn_assert_locked (&pool->lock);
-  while (*end != NULL)
-    end = &(*end)->below;
   for (guint i = 0; i < list->len; i++)
     {
-      TarnBin *bin = g_array_index (list, NumberedBin, i).bin;
+      TarnBin *bin = g_ptr_array_index (list, i);
 
       for (; bin->top != NULL && taken < wanted; taken += block->alloc_size)
         {
           block = _tarn_pool_pop_block (pool, bin, &bin->top);
-          _tarn_pool_retire (pool, block);
-          append (&end, block);
+          retire (pool, block, &end);
         }
     }
-  return blocks;
+  return _tarn_blocks_concat (stuck, blocks);
 }

@@ -201,5 +201,6 @@ gsize _tarn_pool_get_room_for_caches (const TarnPool *pool);
 gboolean _tarn_pool_has_excess (const TarnPool *pool);
 gboolean _tarn_pool_needs_recorded (const TarnPool *pool);
 TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
+TarnBlock *_tarn_blocks_concat (TarnBlock *first, TarnBlock *second);
 
 #endif

@@ -77,26 +77,20 @@ take (TarnPool *pool)
   return block;
 }
 
-/* Changes the state of a block set aside from "ending" to "active", so the caller can free it. */
-static void
-end (TarnPool *pool, TarnBlock *block)
-{
-  _tarn_mutex_lock (&pool->lock);
-  _tarn_block_set_state (block, TARN_BLOCK_ACTIVE);
-  _tarn_mutex_unlock (&pool->lock);
-}
-
-/* Sets a block aside again, because the program still has references to its memory.  Returns FALSE
- * if the pool's last reference was dropped; the caller then frees the block. */
+/* Sets a block aside again if the program still has references to its memory (@is_retained).
+ * Otherwise, or if the pool's last reference was dropped, changes the block's state from "ending"
+ * to "active" and returns FALSE; the caller then frees the block. */
 static gboolean
-put_back (TarnPool *pool, TarnBlock *block)
+put_back (TarnPool *pool, TarnBlock *block, gboolean is_retained)
 {
   gboolean is_aside;
 
   _tarn_mutex_lock (&pool->lock);
-  is_aside = !pool->orphaned;
+  is_aside = is_retained && !pool->orphaned;
   if (is_aside)
     add (pool, block);
+  else
+    _tarn_block_set_state (block, TARN_BLOCK_ACTIVE);
   _tarn_mutex_unlock (&pool->lock);
   return is_aside;
 }
@@ -110,9 +104,8 @@ free_some (TarnPool *pool, guint n, TarnFreeBlock free_block)
   TarnBlock *block;
 
   for (; n > 0 && (block = take (pool)) != NULL; n--)
-    if (!_tarn_pool_is_retained (pool, block) || !put_back (pool, block))
+    if (!put_back (pool, block, _tarn_pool_is_retained (pool, block)))
       {
-        end (pool, block);
         free_block (block);
         is_freed = TRUE;
       }
@@ -143,6 +136,6 @@ _tarn_pool_end_aside (TarnPool *pool)
   TarnBlock *block = take (pool);
 
   if (block != NULL)
-    end (pool, block);
+    put_back (pool, block, FALSE);
   return block;
 }

@@ -8,8 +8,6 @@
 
 #include "base/fork-private.h"
 #include "pool/cache-private.h"
-#include "record/record-private.h"
-#include "snapshot/snapshot-private.h"
 #include "upstream/upstream-private.h"
 
 /* Charges bytes to a pool if they fit within its limit.  Frees cached blocks to make room.  Returns
@@ -36,19 +34,6 @@ try_charge (TarnPool *pool, gsize bytes, gboolean *is_limited, GError **error)
   return TRUE;
 }
 
-/* Adds a list of the tags with the most bytes of the pool to @error, the error of a charge that
- * would exceed the limit.  (A tag is the program's name for requests.)  Also writes a snapshot if
- * TARN_SNAPSHOT_ON_OOM is set.  Does nothing if blocks are not traced, because untraced blocks have
- * no tags. */
-static void
-tell_holders (TarnPool *pool, GError *error)
-{
-  if (!_tarn_follows ())
-    return;
-  _tarn_holders_append (&pool->base, error);
-  _tarn_snapshot_note_out_of_memory (error->message);
-}
-
 gboolean
 tarn_pool_charge (TarnPool *pool, gsize bytes, GError **error)
 {
@@ -70,7 +55,7 @@ tarn_pool_charge (TarnPool *pool, gsize bytes, GError **error)
         return TRUE;
     }
   if (is_limited)
-    tell_holders (pool, local);
+    _tarn_pool_tell_holders (pool, local);
   g_propagate_error (error, local);
   return FALSE;
 }

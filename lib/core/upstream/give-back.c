@@ -198,6 +198,22 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wante
   return stuck_bytes;
 }
 
+/* Releases the pool's lock, and then returns @blocks to upstream.  @blocks is a list, which may be
+ * empty, of blocks that the caller has taken out of the free lists while it held the lock.  Returns
+ * the number of bytes that are cached again, and may free the pool: see _tarn_pool_give_back (). */
+gsize
+_tarn_pool_unlock_and_give_back (TarnPool *pool, TarnBlock *blocks, gboolean is_wanted)
+{
+  TarnGiveBack give_back;
+
+  _tarn_assert_locked (&pool->lock);
+  if (blocks != NULL)
+    _tarn_pool_begin_give_back (pool, &give_back, blocks);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return blocks != NULL ? _tarn_pool_give_back (pool, &give_back, is_wanted) : 0;
+}
+
 /* Returns cached blocks of at least @wanted bytes in total to upstream, or all cached blocks if
  * they have fewer bytes.  If none of the chosen blocks can be returned, because commands may still
  * use them, tries all cached blocks.  Returns the number of bytes that were returned to upstream.
@@ -205,7 +221,6 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wante
 gsize
 _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
 {
-  TarnGiveBack give_back;
   TarnBlock *blocks;
   gsize bytes;
 
@@ -215,15 +230,10 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
   bytes = pool->stats.held_bytes;
   blocks = _tarn_pool_take_excess_after (pool, _tarn_pool_take_largest (pool, wanted));
   bytes -= pool->stats.held_bytes;
-  if (blocks != NULL)
-    _tarn_pool_begin_give_back (pool, &give_back, blocks);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-
-  if (blocks == NULL)
+  bytes -= _tarn_pool_unlock_and_give_back (pool, blocks, TRUE);
+  if (bytes > 0 || blocks == NULL || wanted == G_MAXSIZE)
     return bytes;
-  bytes -= _tarn_pool_give_back (pool, &give_back, TRUE);
-  return bytes > 0 || wanted == G_MAXSIZE ? bytes : _tarn_pool_give_back_held (pool, G_MAXSIZE);
+  return _tarn_pool_give_back_held (pool, G_MAXSIZE);
 }
 
 /* Returns cached blocks to upstream, the largest first, until at most @keep_bytes are cached.  Then
@@ -233,9 +243,8 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
 void
 _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
 {
-  g_autoptr (TarnAllocator) upstream = NULL;
+  g_autoptr (TarnAllocator) upstream = tarn_allocator_ref (pool->upstream);
   TarnBlock *blocks = NULL;
-  TarnGiveBack give_back;
   gsize held_bytes;
 
   _tarn_assert_not_locked (&pool->lock);
@@ -250,12 +259,8 @@ _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
     blocks = _tarn_pool_take_largest (pool, pool->stats.held_bytes - keep_bytes);
   blocks = _tarn_pool_take_excess_after (pool, blocks);
   held_bytes = pool->stats.held_bytes;
-  _tarn_pool_begin_give_back (pool, &give_back, blocks);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  upstream = tarn_allocator_ref (pool->upstream);
-  _tarn_pool_give_back (pool, &give_back, FALSE);
-  _tarn_allocator_trim (upstream, keep_bytes - MIN (keep_bytes, held_bytes));
+  _tarn_pool_unlock_and_give_back (pool, blocks, FALSE);
+  _tarn_allocator_trim (upstream, _tarn_subtract (keep_bytes, held_bytes));
 }
 
 void

@@ -214,24 +214,19 @@ append_part (GString *parts, const gchar *name, gsize bytes, gsize *sum)
                             bytes);
 }
 
-/* Returns @bytes minus @less, or 0 if @less is larger.  @less can be larger, because threads change
- * the counters of their caches while the pool reads these counters one by one. */
-static gsize
-subtract (gsize bytes, gsize less)
-{
-  return bytes - MIN (bytes, less);
-}
-
 /* Lists, for an error message, the items that count toward the limit and leave no room for a
  * request.  Returns the sum of the items' bytes.  @is_stuck: TRUE if the pool could not return its
- * cached blocks; then the list includes these blocks.  The caller holds the pool's lock. */
+ * cached blocks; then the list includes these blocks.  The numbers may not fit together exactly,
+ * because threads change the counters of their caches while the pool reads these counters one by
+ * one.  The caller holds the pool's lock. */
 static gsize
 describe_parts (TarnPool *pool, gboolean is_stuck, GString *parts)
 {
   gsize managed = _tarn_pool_get_managed (pool), held = pool->stats.held_bytes;
-  gsize active = pool->stats.active_bytes, used = subtract (managed, held), sum = 0;
-  gsize asking = subtract (_tarn_pool_get_committed (pool), managed + pool->limit.charged_bytes)
-                 + pool->limit.reserved_bytes;
+  gsize active = pool->stats.active_bytes, used = _tarn_subtract (managed, held), sum = 0;
+  gsize asking
+      = _tarn_subtract (_tarn_pool_get_committed (pool), managed + pool->limit.charged_bytes)
+        + pool->limit.reserved_bytes;
   gsize returning = pool->returning.bytes - get_returning (pool, G_MAXSIZE);
 
   _tarn_assert_locked (&pool->lock);
@@ -253,7 +248,7 @@ set_limit_error (TarnPool *pool, gsize size, gboolean is_stuck, GError **error)
 {
   g_autoptr (GString) parts = g_string_new (NULL), held = g_string_new (NULL);
   gsize limit = pool->limit.bytes, taken = describe_parts (pool, is_stuck, parts);
-  gsize left = subtract (limit, taken);
+  gsize left = _tarn_subtract (limit, taken);
 
   _tarn_assert_locked (&pool->lock);
   if (!is_stuck && left > 0 && pool->stats.held_bytes > 0)
@@ -444,7 +439,6 @@ void
 tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
 {
   gboolean has_more, was_open;
-  TarnGiveBack give_back;
 
   g_return_if_fail (pool != NULL);
 
@@ -461,11 +455,8 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
   has_more = _tarn_pool_tell_limit (pool);
   _tarn_pool_fit_ceiling (pool);
   _tarn_pool_note_limit_room (pool);
-  _tarn_pool_begin_give_back (pool, &give_back,
-                              _tarn_pool_take_excess_after (pool, take_above_limit (pool)));
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  _tarn_pool_give_back (pool, &give_back, FALSE);
+  _tarn_pool_unlock_and_give_back (
+      pool, _tarn_pool_take_excess_after (pool, take_above_limit (pool)), FALSE);
   if (has_more) /* cached blocks keep the heap's segments in use */
     _tarn_pool_trim (pool, 0, FALSE);
 }

@@ -322,11 +322,15 @@ prefix_error (const TarnPool *pool, const Request *request, const TarnPoolStats 
                     request->size);
 }
 
-/* Adds to an error a list of the tags (the program's names for requests) that have the most bytes
- * of the pool.  Writes a snapshot if TARN_SNAPSHOT_ON_OOM is set. */
-static void
-tell_holders (TarnPool *pool, GError *error)
+/* Adds to the error of a request or charge, for which there is too little memory, a list of the
+ * tags with the most bytes of the pool.  (A tag is the program's name for requests.)  Also writes a
+ * snapshot if TARN_SNAPSHOT_ON_OOM is set.  Does nothing if blocks are not traced, because untraced
+ * blocks have no tags. */
+void
+_tarn_pool_tell_holders (TarnPool *pool, GError *error)
 {
+  if (!_tarn_follows ())
+    return;
   _tarn_holders_append (&pool->base, error);
   _tarn_snapshot_note_out_of_memory (error->message);
 }
@@ -338,6 +342,7 @@ static void
 fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GError **error)
 {
   TarnPoolStats stats;
+  gboolean is_short;
 
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
@@ -345,12 +350,13 @@ fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GE
   _tarn_pool_count (pool, &stats);
   _tarn_mutex_unlock (&pool->lock);
 
-  if (request->exceeds_limit || has_run_out (request, upstream_error))
+  is_short = request->exceeds_limit || has_run_out (request, upstream_error);
+  if (is_short)
     TARN_EVENT (out_of_memory, TARN_TRACE_OUT_OF_MEMORY, pool->base.id, request->size,
                 stats.active_bytes, stats.held_bytes);
   prefix_error (pool, request, &stats, &upstream_error);
-  if (_tarn_follows () && (request->exceeds_limit || has_run_out (request, upstream_error)))
-    tell_holders (pool, upstream_error);
+  if (is_short)
+    _tarn_pool_tell_holders (pool, upstream_error);
   if (g_error_matches (upstream_error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     _tarn_pool_trim (pool, 0, TRUE);
   g_propagate_error (error, upstream_error);

@@ -78,18 +78,11 @@ get_member (const TarnReclaimGroup *group, guint i)
 static void
 add_member (TarnReclaimGroup *group, TarnPool *pool)
 {
-  guint low = 0, high = group->members->len; /* bounds of the pool's index */
+  guint i = group->members->len;
 
-  while (low < high)
-    {
-      guint middle = low + (high - low) / 2;
-
-      if (get_member (group, middle)->base.id < pool->base.id)
-        low = middle + 1;
-      else
-        high = middle;
-    }
-  g_ptr_array_insert (group->members, (gint) low, pool);
+  while (i > 0 && get_member (group, i - 1)->base.id > pool->base.id)
+    i--;
+  g_ptr_array_insert (group->members, (gint) i, pool);
 }
 
 /* Raises the level of a group to the level of a new member, if the group's level is lower.  (Levels

@@ -34,11 +34,13 @@ typedef struct
 TarnBlock *_tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue);
 TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
                                      TarnQueue *queue, gboolean *was_short, GError **error);
+void _tarn_pool_tell_holders (TarnPool *pool, GError *error);
 
-/* Functions of give-back.c.  Callers of the first two functions hold the pool's lock; callers of
- * the others do not. */
+/* Functions of give-back.c.  Callers of the first three functions hold the pool's lock, and the
+ * third one releases it; callers of the others do not hold the lock. */
 guint64 _tarn_pool_get_ended (const TarnPool *pool);
 void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
+gsize _tarn_pool_unlock_and_give_back (TarnPool *pool, TarnBlock *blocks, gboolean is_wanted);
 gsize _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted);
 gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
 void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
