@@ -105,8 +105,11 @@ struct _TarnAllocator
   const TarnAllocatorClass *klass;
   TarnAllocatorOps ops;   /* ops.name is our own copy; nullable */
   gchar *label;           /* for messages: "pool 'temporaries'", "an unnamed allocator" */
-  gpointer user_data;     /* for ops */
+  gpointer user_data;     /* for ops, except the functions for queues and events */
   GDestroyNotify destroy; /* for user_data; nullable */
+  /* For the functions of ops for queues and events.  This is user_data, except in an allocator of
+   * the folder debug/, which has these functions from the backend of the allocator below. */
+  gpointer queue_data;
   /* The direct allocator below this one, found through upstream (the allocator directly below).  A
    * direct allocator points to itself. */
   TarnAllocator *direct;
@@ -129,6 +132,9 @@ struct _TarnAllocator
   (_tarn_assert_may_call (), (allocator)->ops.function ((allocator)->user_data, __VA_ARGS__))
 #define _tarn_call_plain(allocator, function)                                                      \
   (_tarn_assert_may_call (), (allocator)->ops.function ((allocator)->user_data))
+/* Calls a function for queues or events. */
+#define _tarn_call_queue(allocator, function, ...)                                                 \
+  (_tarn_assert_may_call (), (allocator)->ops.function ((allocator)->queue_data, __VA_ARGS__))
 
 static inline void
 _tarn_assert_may_call (void)
@@ -195,6 +201,7 @@ gboolean _tarn_allocator_ref_queue (const TarnAllocator *direct, gpointer queue,
                                     GError **error);
 void _tarn_allocator_unref_queue (const TarnAllocator *direct, gpointer queue);
 gboolean _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError **error);
+gpointer _tarn_allocator_get_fresh_queue (const TarnAllocator *direct);
 gpointer _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue,
                                        gboolean is_named, GError **error);
 gboolean _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpointer queue,

@@ -67,7 +67,7 @@ _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
   allocator->ops = *ops;
   allocator->ops.name = g_strdup (ops->name);
   allocator->label = make_label (klass->kind, ops->name);
-  allocator->user_data = user_data;
+  allocator->user_data = allocator->queue_data = user_data;
   allocator->destroy = destroy;
   allocator->direct = direct;
   g_atomic_int_set (&allocator->ref_count, 1);
@@ -291,9 +291,7 @@ _tarn_allocator_reclaim (TarnAllocator *allocator)
 gpointer
 _tarn_allocator_get_default_queue (TarnAllocator *direct)
 {
-  return direct->ops.fresh_queue != NULL && !direct->ops.frees_in_order
-             ? _tarn_call_plain (direct, fresh_queue)
-             : NULL;
+  return direct->ops.frees_in_order ? NULL : _tarn_allocator_get_fresh_queue (direct);
 }
 
 /* Functions of direct allocators.  Heaps use these functions, too. */
@@ -337,7 +335,7 @@ record_block (const TarnAllocator *allocator, gsize size, const TarnBlock *block
 static gboolean
 is_made_ready (TarnAllocator *allocator)
 {
-  return allocator->ops.fresh_queue != NULL && _tarn_call_plain (allocator, fresh_queue) != NULL;
+  return _tarn_allocator_get_fresh_queue (allocator) != NULL;
 }
 
 /* Allocates a block.  If the backend has a default queue, takes a reference to this queue first,

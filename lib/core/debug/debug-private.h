@@ -4,17 +4,16 @@
  * TARN_DEBUG, an environment variable with which Tarn finds mistakes that programs make with
  * memory.
  *
- *     settings.c        reads the value of TARN_DEBUG
- *     guarded.c         an allocator that Tarn puts between a pool and its upstream allocator
- *     guarded-queues.c  the queue functions of that allocator
- *     look.c            checks blocks while other threads use the pool
- *     guards.c          the guards around a block in use
- *     quarantine.c      keeps freed blocks for a while, and then returns their memory upstream
- *     gaps.c            blocks that are followed by unmapped addresses
- *     dying.c           checks guards that the host can read when a signal ends the program
- *     contents.c        fills and compares memory through the backend
- *     finding.c         findings: messages about mistakes
- *     leaks.c           lists the blocks in use when a pool or the program ends
+ *     settings.c    reads the value of TARN_DEBUG
+ *     guarded.c     an allocator that Tarn puts between a pool and its upstream allocator
+ *     look.c        checks blocks while other threads use the pool
+ *     guards.c      the guards around a block in use
+ *     quarantine.c  keeps freed blocks for a while, and then returns their memory upstream
+ *     gaps.c        blocks that are followed by unmapped addresses
+ *     dying.c       checks guards that the host can read when a signal ends the program
+ *     contents.c    fills and compares memory through the backend
+ *     finding.c     findings: messages about mistakes
+ *     leaks.c       lists the blocks in use when a pool or the program ends
  *
  * A debugged pool does not cache.  For each request, it allocates a new block from the allocator of
  * guarded.c, with exactly the bytes that the program asks for.  When the program frees a block, the
@@ -182,9 +181,6 @@ void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
  * and returns TRUE.  If no thread is reading it, returns FALSE, and the caller frees the block.
  * The caller holds the lock. */
 gboolean _tarn_guarded_leave_to_look (TarnDebugBlock *block);
-
-/* guarded-queues.c */
-void _tarn_guarded_set_queue_functions (TarnAllocatorOps *ops, const TarnAllocatorOps *direct);
 
 /* guards.c */
 

@@ -504,6 +504,24 @@ make_label (const gchar *pool_name, const TarnAllocator *direct)
                         : g_strdup_printf ("an unnamed pool over %s", direct->label);
 }
 
+/* Copies the backend's functions for queues and events to the allocator's own functions.  They get
+ * the backend's data (TarnAllocator.queue_data). */
+static void
+copy_queue_functions (TarnAllocatorOps *ops, const TarnAllocatorOps *direct)
+{
+  if (direct->queue_ref == NULL)
+    return;
+  ops->queue_ref = direct->queue_ref;
+  ops->queue_unref = direct->queue_unref;
+  ops->event_record = direct->event_record;
+  ops->event_is_done = direct->event_is_done;
+  ops->event_wait = direct->event_wait;
+  ops->event_release = direct->event_release;
+  ops->event_record_all = direct->event_record_all;
+  ops->fresh_queue = direct->fresh_queue;
+  ops->check_queue = direct->check_queue;
+}
+
 static TarnAllocator *
 guarded_new (TarnAllocator *upstream, const TarnDebugSettings *settings, const gchar *pool_name)
 {
@@ -526,8 +544,9 @@ guarded_new (TarnAllocator *upstream, const TarnDebugSettings *settings, const g
   ops.allocate = guarded_allocate;
   ops.free = guarded_free;
   ops.reclaim = guarded_reclaim;
-  _tarn_guarded_set_queue_functions (&ops, &self->direct->ops);
+  copy_queue_functions (&ops, &self->direct->ops);
   allocator = self->self = _tarn_allocator_new_between (&ops, self, guarded_destroy, upstream);
+  allocator->queue_data = self->direct->queue_data;
   allocator->level = upstream->level + 1;
   allocator->trim = guarded_trim;
   _tarn_leaks_watch (self);

@@ -159,9 +159,9 @@ await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **
   gboolean has_waited = event != NULL && _tarn_allocator_wait (direct, event, NULL, &local);
 
   *is_done = has_waited || g_error_matches (local, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
-             || (event != NULL && _tarn_call (direct, event_is_done, event));
+             || (event != NULL && _tarn_call_queue (direct, event_is_done, event));
   if (event != NULL)
-    _tarn_call (direct, event_release, event);
+    _tarn_call_queue (direct, event_release, event);
   if (!has_waited)
     g_propagate_error (error, g_steal_pointer (&local));
   return has_waited;
@@ -176,7 +176,7 @@ static gboolean
 await_ready (TarnHeap *heap, gpointer *busy, GError **error)
 {
   TarnAllocator *direct = heap->base.direct;
-  gpointer queue = direct->ops.fresh_queue != NULL ? _tarn_call_plain (direct, fresh_queue) : NULL;
+  gpointer queue = _tarn_allocator_get_fresh_queue (direct);
   gboolean is_done;
 
   *busy = NULL;
