@@ -249,6 +249,11 @@ typedef struct
   gsize first, last;
   guint8 byte; /* the value at @first */
 } TarnContentsChange;
+/* Compares bytes that the host has read with the expected byte.  If some of them differ, extends
+ * @change, the range of changed bytes, so that it contains them.  @offset: the offset of @bytes in
+ * the checked memory.  A signal handler may call this function. */
+void _tarn_contents_compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte,
+                                   gboolean *is_changed, TarnContentsChange *change);
 gboolean _tarn_contents_compare (const TarnGuarded *self, TarnMemory memory, gsize offset,
                                  gsize size, guint8 byte, gboolean *is_changed,
                                  TarnContentsChange *change, GError **error);
