@@ -173,11 +173,6 @@ gboolean _tarn_direct_allocate_memory (TarnAllocator *allocator, gsize size, Tar
                                        GError **error);
 void _tarn_direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size);
 
-/* The type of the functions allocate () and backing_new () of TarnAllocatorOps. */
-typedef gboolean (*TarnDirectFunc) (gpointer user_data, gsize size, TarnMemory *memory,
-                                    GError **error);
-gboolean _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
-                            TarnMemory *memory, GError **error);
 void _tarn_direct_count_call (const TarnAllocator *allocator);
 guint64 _tarn_direct_get_calls (void);
 gboolean _tarn_direct_take_backing (const TarnAllocator *allocator, gsize size, TarnMemory *backing,
@@ -188,10 +183,6 @@ gboolean _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *
 void _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size);
 gboolean _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gsize size,
                                           gpointer queue);
-void _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory memory,
-                               const GError *error, guint64 start);
-void _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory,
-                               guint64 start);
 gboolean _tarn_allocator_reclaim (TarnAllocator *allocator);
 
 gpointer _tarn_allocator_get_default_queue (TarnAllocator *direct);
