@@ -297,10 +297,9 @@ check_totals (Walk *walk)
           "a peak below what there is");
 }
 
-/* Checks all invariants of a heap.  Returns FALSE if one is violated, and sets *violation to a
- * text, which the caller frees. */
-gboolean
-_tarn_heap_check (TarnHeap *heap, gchar **violation)
+/* Checks all invariants of a heap.  Ends the program if one is violated. */
+void
+_tarn_heap_assert_valid (TarnHeap *heap)
 {
   Walk walk = { .heap = heap };
 
@@ -310,16 +309,6 @@ _tarn_heap_check (TarnHeap *heap, gchar **violation)
   demand (&walk, walk.arenas == heap->arenas.length, "%u arenas of queues that have %u",
           heap->arenas.length, walk.arenas);
   check_totals (&walk);
-  *violation = walk.violation;
-  return walk.violation == NULL;
-}
-
-/* Ends the program if an invariant is violated. */
-void
-_tarn_heap_assert_valid (TarnHeap *heap)
-{
-  g_autofree gchar *violation = NULL;
-
-  if (!_tarn_heap_check (heap, &violation))
-    g_error ("%s: %s", heap->base.label, violation);
+  if (walk.violation != NULL)
+    g_error ("%s: %s", heap->base.label, walk.violation);
 }

@@ -478,7 +478,7 @@ typedef struct
 extern const TarnHeapGrowth _tarn_heap_virtual_growth __attribute__ ((visibility ("hidden")));
 extern const TarnHeapGrowth _tarn_heap_parts_growth __attribute__ ((visibility ("hidden")));
 
-/* A heap.  _tarn_heap_check () checks the invariants below, and those of extents, segments,
+/* A heap.  _tarn_heap_assert_valid () checks the invariants below, and those of extents, segments,
  * regions, arenas and queues.  All of them hold when a thread has just taken the heap's lock and
  * forbidden read sections:
  *
@@ -715,7 +715,6 @@ const TarnExtent *_tarn_free_index_get_largest (const TarnFreeIndex *index);
 TarnHeapQueue *_tarn_heap_queue_new (TarnHeap *heap, gpointer handle);
 void _tarn_queue_note_thread (TarnHeapQueue *queue);
 void _tarn_queue_add_arenas (TarnHeapQueue *queue);
-gboolean _tarn_queue_has_pieces (const TarnHeapQueue *queue);
 TarnHeapQueue *_tarn_heap_find_queue (TarnHeap *heap, gpointer handle);
 TarnHeapQueue *_tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error);
 void _tarn_heap_drop_queues (TarnHeap *heap);
@@ -797,9 +796,8 @@ void _tarn_heap_thaw (TarnAllocator *heap);
 void _tarn_heap_tell (TarnAllocator *heap, TarnListener *listener);
 void _tarn_heap_tell_counters (TarnAllocator *heap, TarnListener *listener);
 
-/* Functions of heap-check.c, which check the heap's invariants.  The caller holds the heap's lock
+/* A function of heap-check.c, which checks the heap's invariants.  The caller holds the heap's lock
  * and has forbidden read sections. */
-gboolean _tarn_heap_check (TarnHeap *heap, gchar **violation);
 void _tarn_heap_assert_valid (TarnHeap *heap);
 
 /* Asserts that the caller holds the heap's lock and has forbidden read sections.  Then no other

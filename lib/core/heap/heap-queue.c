@@ -135,8 +135,8 @@ _tarn_queue_add_arenas (TarnHeapQueue *queue)
   queue->has_shared_arena = has_shared_arena (queue);
 }
 
-gboolean
-_tarn_queue_has_pieces (const TarnHeapQueue *queue)
+static gboolean
+has_pieces (const TarnHeapQueue *queue)
 {
   for (guint i = 0; i < queue->n_arenas; i++)
     if (queue->arenas[i]->n_pieces > 0)
@@ -368,7 +368,7 @@ _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
   gpointer handle = queue->handle != NULL ? queue->handle : queue->left;
 
   _tarn_assert_locked (&heap->lock);
-  g_assert (!_tarn_queue_has_pieces (queue) && queue->n_calls == 0 && queue->aliases.length == 0);
+  g_assert (!has_pieces (queue) && queue->n_calls == 0 && queue->aliases.length == 0);
   g_queue_unlink (&heap->all_queues, &queue->link);
   for (guint i = 0; i < queue->n_arenas; i++)
     g_queue_unlink (&heap->arenas, &queue->arenas[i]->link);
@@ -414,7 +414,7 @@ _tarn_heap_drop_queues (TarnHeap *heap)
       TarnHeapQueue *queue = link->data;
 
       next = link != last ? link->next : NULL;
-      if (queue != heap->nobody && !_tarn_queue_has_pieces (queue) && queue->n_calls == 0)
+      if (queue != heap->nobody && !has_pieces (queue) && queue->n_calls == 0)
         drop (heap, queue);
     }
 }
