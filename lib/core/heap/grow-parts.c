@@ -421,14 +421,6 @@ parts_release (TarnHeap *heap, TarnPiece *piece)
   g_free (piece);
 }
 
-/* Does nothing.  The callbacks tidy and clear release the reserved addresses of a range, and a
- * range of this heap has none. */
-static void
-parts_tidy (TarnHeapRange *range)
-{
-  (void) range;
-}
-
 static TarnRangeKind
 parts_choose (const TarnHeap *heap, gsize size)
 {
@@ -462,6 +454,4 @@ const TarnHeapGrowth _tarn_heap_parts_growth = {
   .grow = parts_grow,
   .suits = parts_suits,
   .release = parts_release,
-  .tidy = parts_tidy,
-  .clear = parts_tidy,
 };

@@ -325,7 +325,7 @@ _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes)
   bytes = release (heap, &pieces);
   TARN_FOR_EACH_ARENA (arena, heap)
     for (guint i = 0; i < TARN_N_RANGES; i++)
-      heap->growth->tidy (&arena->ranges[i]);
+      _tarn_range_tidy (&arena->ranges[i]);
   _tarn_heap_end_change (heap);
   return bytes;
 }

@@ -465,14 +465,6 @@ typedef struct
   /* A callback that returns a segment's memory to upstream, and frees the struct.  The caller has
    * removed the segment from its range, and does not hold the heap's lock. */
   void (*release) (TarnHeap *heap, TarnPiece *piece);
-  /* A callback that releases the reserved addresses which a range does not need any more.  The heap
-   * calls it after it has removed segments.  The caller holds the heap's lock.  The callback
-   * releases the lock during driver calls. */
-  void (*tidy) (TarnHeapRange *range);
-  /* A callback that releases all reserved addresses of a range.  The heap calls it only when the
-   * range's queue has no segment.  The caller has removed the queue's arenas from TarnHeap.arenas,
-   * and does not hold the heap's lock. */
-  void (*clear) (TarnHeapRange *range);
 } TarnHeapGrowth;
 
 extern const TarnHeapGrowth _tarn_heap_virtual_growth __attribute__ ((visibility ("hidden")));
@@ -782,6 +774,12 @@ void _tarn_heap_note_peak (TarnHeap *heap);
 TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
 gboolean _tarn_piece_can_go (const TarnPiece *piece);
 gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
+
+/* Functions of grow-virtual.c, for the reserved addresses of ranges.  The caller of the first one
+ * holds the heap's lock, and the function releases the lock during driver calls.  The caller of the
+ * second one does not hold the lock, and has removed the range's arena from TarnHeap.arenas. */
+void _tarn_range_tidy (TarnHeapRange *range);
+void _tarn_range_clear (TarnHeapRange *range);
 
 /* A function of heap-stats.c.  The caller holds the heap's lock. */
 void _tarn_heap_describe_free (const TarnHeap *heap, GError **error);

@@ -353,7 +353,7 @@ free_arena (TarnArena *arena)
 
   _tarn_heap_unlock (heap);
   for (guint i = 0; i < TARN_N_RANGES; i++)
-    heap->growth->clear (&arena->ranges[i]);
+    _tarn_range_clear (&arena->ranges[i]);
   _tarn_heap_lock (heap);
   heap->dead_arenas = g_slist_prepend (heap->dead_arenas, arena);
 }
