@@ -357,7 +357,7 @@ take_of_others (TarnHeapRange *range, gsize size, gsize needed)
 
   if (piece == NULL || !pay_for_move (range->heap, needed))
     return FALSE;
-  _tarn_range_cut_piece (piece);
+  _tarn_range_cut_piece (piece, FALSE);
   _tarn_range_add_piece (range, piece);
   range->heap->stats.moves++;
   return TRUE;

@@ -254,7 +254,7 @@ move_quiet (TarnHeapRange *range, TarnPiece *piece, GError **error)
 {
   TarnHeap *heap = range->heap;
 
-  _tarn_range_cut_piece (piece);
+  _tarn_range_cut_piece (piece, FALSE);
   _tarn_heap_begin_generation (heap);
   _tarn_heap_unlock (heap);
   _tarn_call (heap->upstream, backing_unmap, memory_at (piece->start), piece->size);
@@ -275,7 +275,7 @@ move_unquiet (TarnHeapRange *range, TarnPiece *piece)
   guint64 old_start = piece->start;
   gboolean is_mapped;
 
-  _tarn_range_cut_mapped_piece (piece);
+  _tarn_range_cut_piece (piece, TRUE);
   _tarn_heap_unlock (heap);
   is_mapped = _tarn_call (heap->upstream, backing_map, piece->memory, piece->size,
                           memory_at (range->region->end), NULL);

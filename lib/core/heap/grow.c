@@ -202,7 +202,7 @@ release_all (TarnHeap *heap, GQueue *pieces)
 static void
 cut (TarnPiece *piece, GQueue *pieces)
 {
-  _tarn_range_cut_piece (piece);
+  _tarn_range_cut_piece (piece, FALSE);
   g_queue_push_tail_link (pieces, &piece->link);
 }
 

@@ -373,7 +373,7 @@ lose_idle (TarnHeap *heap)
   while ((piece = _tarn_heap_next_idle (heap, NULL)) != NULL)
     {
       bytes += piece->size;
-      _tarn_range_cut_piece (piece);
+      _tarn_range_cut_piece (piece, FALSE);
       if (piece->region != NULL)
         piece->region->has_lost = TRUE;
       g_free (piece);
