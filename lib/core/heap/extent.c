@@ -324,13 +324,16 @@ TarnExtent *
 _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
 {
   TarnHeap *heap = range->heap;
-  TarnExtent *extent = _tarn_free_index_find (&range->free, size);
+  TarnExtent *extent = _tarn_free_index_take (&range->free, size);
 
   _tarn_heap_assert_closed (heap);
-  if (extent == NULL
-      || (!takes_any && heap->growth->suits != NULL && !heap->growth->suits (range, extent, size)))
+  if (extent == NULL)
     return NULL;
-  _tarn_free_index_remove (&range->free, extent);
+  if (!takes_any && heap->growth->suits != NULL && !heap->growth->suits (range, extent, size))
+    {
+      _tarn_free_index_add (&range->free, extent);
+      return NULL;
+    }
   extent = take (range, extent, _tarn_round_up (size, heap->alignment));
   TARN_EVENT (extent, TARN_TRACE_EXTENT, heap->base.id, extent->start, extent->size);
   _tarn_arena_count (range->arena);

@@ -696,7 +696,6 @@ void _tarn_heap_note_growth (TarnHeap *heap);
 /* Functions of free-index.c, which finds free extents by size. */
 void _tarn_free_index_add (TarnFreeIndex *index, TarnExtent *extent);
 void _tarn_free_index_remove (TarnFreeIndex *index, TarnExtent *extent);
-TarnExtent *_tarn_free_index_find (TarnFreeIndex *index, gsize size);
 TarnExtent *_tarn_free_index_take (TarnFreeIndex *index, gsize size);
 gboolean _tarn_free_index_may_have (const TarnFreeIndex *index,
                                     gsize size); /* the caller needs no lock */
