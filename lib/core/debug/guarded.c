@@ -197,14 +197,6 @@ take_in_way (TarnGuarded *self, TarnDebugBlock *block, Way way, GError **error)
   return is_taken;
 }
 
-/* Returns TRUE if a request failed because memory is short, so that freeing the quarantine may
- * help. */
-static gboolean
-is_short (const GError *error)
-{
-  return tarn_error_is_no_memory (error);
-}
-
 /* Allocates memory for a block, in the first layout that succeeds.  If memory is short for a
  * layout, frees the blocks in quarantine, and tries that layout once more. */
 static gboolean
@@ -219,7 +211,7 @@ take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
       g_clear_error (&local);
       if (take_in_way (self, block, way, &local))
         return TRUE;
-      if (!is_short (local) || _tarn_quarantine_shorten (self, 0) == 0)
+      if (!tarn_error_is_no_memory (local) || _tarn_quarantine_shorten (self, 0) == 0)
         continue;
       g_clear_error (&local);
       if (take_in_way (self, block, way, &local))

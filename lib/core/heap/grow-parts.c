@@ -369,7 +369,7 @@ take_of_others (TarnHeapRange *range, gsize size, gsize needed)
 static gboolean
 release_for (TarnHeap *heap, gsize size, const GError *error)
 {
-  if (!_tarn_heap_has_run_out (error))
+  if (!tarn_error_is_no_memory (error))
     return FALSE;
   if (_tarn_heap_release_idle (heap, NULL) > 0)
     return TRUE;
@@ -405,7 +405,7 @@ parts_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError *
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;
         }
-      heap->is_short |= _tarn_heap_has_run_out (local);
+      heap->is_short |= tarn_error_is_no_memory (local);
       bytes = bytes > needed ? needed : size;
       g_clear_error (&local);
     }

@@ -496,7 +496,7 @@ add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
 
   while (!add (range, size, &local))
     {
-      if (!_tarn_heap_has_run_out (local)
+      if (!tarn_error_is_no_memory (local)
           || (is_least (range->heap, size, missing) && choose_idle (range, missing) == NULL))
         {
           g_propagate_error (error, g_steal_pointer (&local));

@@ -97,13 +97,6 @@ _tarn_heap_note_peak (TarnHeap *heap)
   stats->peak_upstream_bytes = MAX (stats->peak_upstream_bytes, stats->upstream_bytes);
 }
 
-/* Returns TRUE if @error says that memory has run out or that a limit is reached. */
-gboolean
-_tarn_heap_has_run_out (const GError *error)
-{
-  return tarn_error_is_no_memory (error);
-}
-
 static void
 refuse_to_wait (const TarnHeap *heap, gsize size, GError **error)
 {
@@ -163,7 +156,7 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
 gboolean
 _tarn_heap_await_more (TarnHeap *heap, const GError *error)
 {
-  return may_wait (heap) && _tarn_heap_has_run_out (error) && _tarn_heap_await_idle (heap);
+  return may_wait (heap) && tarn_error_is_no_memory (error) && _tarn_heap_await_idle (heap);
 }
 
 /* Makes the struct of a segment: @size bytes of memory that the caller got from upstream. */

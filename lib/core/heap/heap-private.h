@@ -763,11 +763,10 @@ gsize _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes);
 void _tarn_heap_expire (TarnHeap *heap);
 gboolean _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error);
 void _tarn_heap_end_change (TarnHeap *heap);
-/* More functions of grow.c.  The caller of these seven holds the heap's lock.  Only
+/* More functions of grow.c.  The caller of these six holds the heap's lock.  Only
  * _tarn_heap_release_idle () releases the lock, during driver calls. */
 gsize _tarn_heap_get_limit (const TarnHeap *heap);
 gboolean _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error);
-gboolean _tarn_heap_has_run_out (const GError *error);
 void _tarn_heap_note_peak (TarnHeap *heap);
 TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
 gboolean _tarn_piece_can_go (const TarnPiece *piece);
