@@ -143,6 +143,9 @@ _tarn_assert_may_call (void)
   g_assert (_tarn_current_thread->visits % 2 == 0);
 }
 
+/* Makes a label for messages: "pool 'NAME'", or "an unnamed pool" if @name is NULL.  The second
+ * form has no quotes, so that nobody takes "unnamed" for the pool's name. */
+gchar *_tarn_allocator_make_label (const gchar *kind, const gchar *name);
 void _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
                            const TarnAllocatorOps *ops, gpointer user_data, GDestroyNotify destroy,
                            TarnAllocator *direct);

@@ -45,10 +45,8 @@ _tarn_reclaim_end (void)
   in_reclaim = FALSE;
 }
 
-/* Makes an allocator's label for messages: "pool 'NAME'", or "an unnamed pool".  The second form
- * has no quotes, so that nobody takes "unnamed" for the pool's name. */
-static gchar *
-make_label (const gchar *kind, const gchar *name)
+gchar *
+_tarn_allocator_make_label (const gchar *kind, const gchar *name)
 {
   g_autofree gchar *quoted = name != NULL ? _tarn_shorten (name) : NULL;
 
@@ -66,7 +64,7 @@ _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
   allocator->klass = klass;
   allocator->ops = *ops;
   allocator->ops.name = g_strdup (ops->name);
-  allocator->label = make_label (klass->kind, ops->name);
+  allocator->label = _tarn_allocator_make_label (klass->kind, ops->name);
   allocator->user_data = allocator->queue_data = user_data;
   allocator->destroy = destroy;
   allocator->direct = direct;

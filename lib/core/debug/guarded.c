@@ -8,7 +8,6 @@
 #include "debug/debug-private.h"
 
 #include "base/fork-private.h"
-#include "common/shorten-private.h"
 #include "record/record-private.h"
 
 /* The smallest margin in bytes.  The margin holds the guards before the user's part of a block.
@@ -487,15 +486,6 @@ choose_below (const TarnGuarded *self)
   return self->margin > 0 && self->direct->ops.part_release != NULL ? self->direct : self->given;
 }
 
-static gchar *
-make_label (const gchar *pool_name, const TarnAllocator *direct)
-{
-  g_autofree gchar *quoted = pool_name != NULL ? _tarn_shorten (pool_name) : NULL;
-
-  return quoted != NULL ? g_strdup_printf ("pool '%s' over %s", quoted, direct->label)
-                        : g_strdup_printf ("an unnamed pool over %s", direct->label);
-}
-
 /* Copies the backend's functions for queues and events to the allocator's own functions.  They get
  * the backend's data (TarnAllocator.queue_data). */
 static void
@@ -519,11 +509,12 @@ guarded_new (TarnAllocator *upstream, const TarnDebugSettings *settings, const g
 {
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
   TarnGuarded *self = g_new0 (TarnGuarded, 1);
+  g_autofree gchar *pool = _tarn_allocator_make_label ("pool", pool_name);
   TarnAllocator *allocator;
 
   self->given = tarn_allocator_ref (upstream);
   self->direct = upstream->direct;
-  self->label = make_label (pool_name, self->direct);
+  self->label = g_strdup_printf ("%s over %s", pool, self->direct->label);
   self->settings = *settings;
   self->has_contents = self->direct->ops.read != NULL;
   self->shows_host = -1;
