@@ -20,14 +20,14 @@
 
 /* Removes an unused struct of @size bytes from a list, so that the caller can reuse the struct.
  * Sets the struct's bytes from @offset on to 0; the fields before @offset keep their values.
- * Returns NULL if the list is empty. */
+ * If the list is empty, returns a new struct, in which all bytes are 0. */
 static gpointer
 take_dead (GSList **dead, gsize offset, gsize size)
 {
   gchar *taken;
 
   if (*dead == NULL)
-    return NULL;
+    return _tarn_aligned_alloc0 (TARN_CACHE_LINES, size);
   taken = (*dead)->data;
   *dead = g_slist_delete_link (*dead, *dead);
   memset (taken + offset, 0, size - offset);
@@ -42,8 +42,6 @@ add_arena (TarnHeapQueue *queue)
   TarnArena *arena
       = take_dead (&heap->dead_arenas, G_STRUCT_OFFSET (TarnArena, queue), sizeof *arena);
 
-  if (arena == NULL)
-    arena = _tarn_aligned_new0 (TarnArena);
   arena->queue = queue;
   arena->heap = heap;
   for (guint i = 0; i < TARN_N_RANGES; i++)
@@ -77,8 +75,6 @@ _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
   TarnHeapQueue *queue
       = take_dead (&heap->dead_queues, G_STRUCT_OFFSET (TarnHeapQueue, heap), sizeof *queue);
 
-  if (queue == NULL)
-    queue = _tarn_aligned_new0 (TarnHeapQueue);
   queue->heap = heap;
   queue->handle = handle;
   set_number (queue, handle != NULL ? ++heap->last_number : 0);
