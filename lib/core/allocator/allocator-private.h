@@ -49,8 +49,7 @@ typedef struct
   /* Tells the allocator that memory is lost: nobody will free the memory, because the driver cannot
    * tell when the commands that use it are done.  Nullable. */
   void (*lose_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
-  void (*dispose) (TarnAllocator *allocator);  /* after the last reference is released */
-  void (*finalize) (TarnAllocator *allocator); /* after dispose () and the last block and call */
+  void (*dispose) (TarnAllocator *allocator); /* after the last reference is released */
   gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
   gboolean (*move_to_queue) (TarnBlock *block, gpointer queue, GError **error);
 
@@ -64,14 +63,15 @@ typedef struct
   /* Calls the functions of @listener with the allocator, its blocks and its memory.  The caller has
    * called freeze (). */
   void (*tell) (TarnAllocator *allocator, TarnListener *listener);
-  /* Calls @listener->counters () with the allocator's counters.  The caller has called freeze
-   * (). */
+  /* Calls @listener->counters () with the allocator's counters.  The caller has called freeze ().
+   * Nullable, for allocators without counters. */
   void (*tell_counters) (TarnAllocator *allocator, TarnListener *listener);
 
-  /* The next four functions are for pools only.  In two of them, @is_wanted is TRUE if a request
+  /* The next five functions are for pools only.  In two of them, @is_wanted is TRUE if a request
    * needs the memory now; then the host waits for commands that still use the memory.  If
    * @is_wanted is FALSE, the driver may free the memory later. */
 
+  void (*finalize) (TarnAllocator *allocator); /* after dispose () and the last block and call */
   /* Gets the origin of a block in use: which request got the block.  The caller has called
    * freeze ().  Returns FALSE if the origin is unknown. */
   gboolean (*get_origin) (const TarnBlock *block, TarnOrigin *origin);

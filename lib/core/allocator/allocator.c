@@ -437,12 +437,6 @@ direct_tell (TarnAllocator *allocator, TarnListener *listener)
   listener->object (listener, allocator, NULL, properties, G_N_ELEMENTS (properties) / 2);
 }
 
-static void
-direct_tell_counters (TarnAllocator *allocator, TarnListener *listener)
-{
-  (void) allocator, (void) listener; /* a direct allocator has no counters */
-}
-
 static gsize
 direct_trim (TarnAllocator *allocator, gsize keep_bytes)
 {
@@ -458,12 +452,10 @@ static const TarnAllocatorClass direct_class = {
   .allocate_memory = _tarn_direct_allocate_memory,
   .free_memory = _tarn_direct_free_memory,
   .dispose = direct_finalize, /* no block is left, because each refers to the allocator */
-  .finalize = direct_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
   .trim = direct_trim,
   .tell = direct_tell,
-  .tell_counters = direct_tell_counters,
 };
 
 /* Returns TRUE if a backend has either all functions for queues and events, or none of them. */

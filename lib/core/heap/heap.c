@@ -465,7 +465,6 @@ static const TarnAllocatorClass heap_class = {
   .lose_memory = heap_lose,
   /* No block exists when dispose () runs, because each block has a reference to the heap. */
   .dispose = heap_finalize,
-  .finalize = heap_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
   .trim = heap_trim,
