@@ -315,19 +315,6 @@ heap_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
   _tarn_heap_unlock (heap);
 }
 
-static gsize heap_trim (TarnAllocator *allocator, gsize keep_bytes);
-
-/* The function TarnAllocatorOps.reclaim of a heap: returns the heap's idle segments to upstream.
- * If the heap can return none, makes the upstream allocator reclaim memory.  Returns TRUE if
- * memory was returned or reclaimed. */
-static gboolean
-heap_reclaim (gpointer user_data)
-{
-  TarnHeap *heap = user_data;
-
-  return heap_trim (&heap->base, 0) > 0 || _tarn_allocator_reclaim (heap->upstream);
-}
-
 static gsize
 heap_trim (TarnAllocator *allocator, gsize keep_bytes)
 {
@@ -339,6 +326,17 @@ heap_trim (TarnAllocator *allocator, gsize keep_bytes)
   _tarn_heap_check_if_full_debug (heap);
   _tarn_heap_unlock (heap);
   return bytes;
+}
+
+/* The function TarnAllocatorOps.reclaim of a heap: returns the heap's idle segments to upstream.
+ * If the heap can return none, makes the upstream allocator reclaim memory.  Returns TRUE if
+ * memory was returned or reclaimed. */
+static gboolean
+heap_reclaim (gpointer user_data)
+{
+  TarnHeap *heap = user_data;
+
+  return heap_trim (&heap->base, 0) > 0 || _tarn_allocator_reclaim (heap->upstream);
 }
 
 /* Makes the limit of the pool over the heap a limit of the heap too.  @limit_bytes is 0 if the pool
