@@ -33,15 +33,15 @@ _tarn_allocator_ref_queue (const TarnAllocator *direct, gpointer queue, gboolean
       return FALSE;
     }
   *in_order = FALSE;
-  return ensure_error (direct, "queue_ref", _tarn_call (direct, queue_ref, queue, in_order, error),
-                       error);
+  return ensure_error (direct, "queue_ref",
+                       _tarn_call_queue (direct, queue_ref, queue, in_order, error), error);
 }
 
 /* Tells the backend that it need not keep a queue alive any longer. */
 void
 _tarn_allocator_unref_queue (const TarnAllocator *direct, gpointer queue)
 {
-  _tarn_call (direct, queue_unref, queue);
+  _tarn_call_queue (direct, queue_unref, queue);
 }
 
 /* Asks the backend whether it can allocate memory for a queue now.  Returns FALSE with an error if
@@ -50,8 +50,18 @@ gboolean
 _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError **error)
 {
   return direct->ops.check_queue == NULL
-         || ensure_error (direct, "check_queue", _tarn_call (direct, check_queue, queue, error),
-                          error);
+         || ensure_error (direct, "check_queue",
+                          _tarn_call_queue (direct, check_queue, queue, error), error);
+}
+
+/* Returns the queue on which the backend makes fresh memory ready, or NULL if there is none. */
+gpointer
+_tarn_allocator_get_fresh_queue (const TarnAllocator *direct)
+{
+  if (direct->ops.fresh_queue == NULL)
+    return NULL;
+  _tarn_assert_may_call ();
+  return direct->ops.fresh_queue (direct->queue_data);
 }
 
 /* Records an event on a queue.  Returns NULL with an error on failure.  @is_named: TRUE if the
@@ -64,8 +74,8 @@ _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gbool
 {
   guint64 start = _tarn_record_begin_call ();
   gboolean records_all = !is_named && direct->ops.event_record_all != NULL;
-  gpointer event = records_all ? _tarn_call (direct, event_record_all, error)
-                               : _tarn_call (direct, event_record, queue, error);
+  gpointer event = records_all ? _tarn_call_queue (direct, event_record_all, error)
+                               : _tarn_call_queue (direct, event_record, queue, error);
 
   TARN_EVENT_SINCE (start, mark, TARN_TRACE_MARK, direct->id, GPOINTER_TO_SIZE (queue));
   ensure_error (direct, records_all ? "event_record_all" : "event_record", event != NULL, error);
@@ -77,7 +87,7 @@ gboolean
 _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpointer queue, GError **error)
 {
   guint64 start = _tarn_record_begin_call ();
-  gboolean has_waited = _tarn_call (direct, event_wait, event, queue, error);
+  gboolean has_waited = _tarn_call_queue (direct, event_wait, event, queue, error);
 
   TARN_EVENT_SINCE (start, wait, TARN_TRACE_WAIT, direct->id, GPOINTER_TO_SIZE (queue));
   return ensure_error (direct, "event_wait", has_waited, error);

@@ -49,8 +49,7 @@ typedef struct
   /* Tells the allocator that memory is lost: nobody will free the memory, because the driver cannot
    * tell when the commands that use it are done.  Nullable. */
   void (*lose_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
-  void (*dispose) (TarnAllocator *allocator);  /* after the last reference is released */
-  void (*finalize) (TarnAllocator *allocator); /* after dispose () and the last block and call */
+  void (*dispose) (TarnAllocator *allocator); /* after the last reference is released */
   gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
   gboolean (*move_to_queue) (TarnBlock *block, gpointer queue, GError **error);
 
@@ -64,14 +63,15 @@ typedef struct
   /* Calls the functions of @listener with the allocator, its blocks and its memory.  The caller has
    * called freeze (). */
   void (*tell) (TarnAllocator *allocator, TarnListener *listener);
-  /* Calls @listener->counters () with the allocator's counters.  The caller has called freeze
-   * (). */
+  /* Calls @listener->counters () with the allocator's counters.  The caller has called freeze ().
+   * Nullable, for allocators without counters. */
   void (*tell_counters) (TarnAllocator *allocator, TarnListener *listener);
 
-  /* The next four functions are for pools only.  In two of them, @is_wanted is TRUE if a request
+  /* The next five functions are for pools only.  In two of them, @is_wanted is TRUE if a request
    * needs the memory now; then the host waits for commands that still use the memory.  If
    * @is_wanted is FALSE, the driver may free the memory later. */
 
+  void (*finalize) (TarnAllocator *allocator); /* after dispose () and the last block and call */
   /* Gets the origin of a block in use: which request got the block.  The caller has called
    * freeze ().  Returns FALSE if the origin is unknown. */
   gboolean (*get_origin) (const TarnBlock *block, TarnOrigin *origin);
@@ -105,8 +105,11 @@ struct _TarnAllocator
   const TarnAllocatorClass *klass;
   TarnAllocatorOps ops;   /* ops.name is our own copy; nullable */
   gchar *label;           /* for messages: "pool 'temporaries'", "an unnamed allocator" */
-  gpointer user_data;     /* for ops */
+  gpointer user_data;     /* for ops, except the functions for queues and events */
   GDestroyNotify destroy; /* for user_data; nullable */
+  /* For the functions of ops for queues and events.  This is user_data, except in an allocator of
+   * the folder debug/, which has these functions from the backend of the allocator below. */
+  gpointer queue_data;
   /* The direct allocator below this one, found through upstream (the allocator directly below).  A
    * direct allocator points to itself. */
   TarnAllocator *direct;
@@ -129,6 +132,9 @@ struct _TarnAllocator
   (_tarn_assert_may_call (), (allocator)->ops.function ((allocator)->user_data, __VA_ARGS__))
 #define _tarn_call_plain(allocator, function)                                                      \
   (_tarn_assert_may_call (), (allocator)->ops.function ((allocator)->user_data))
+/* Calls a function for queues or events. */
+#define _tarn_call_queue(allocator, function, ...)                                                 \
+  (_tarn_assert_may_call (), (allocator)->ops.function ((allocator)->queue_data, __VA_ARGS__))
 
 static inline void
 _tarn_assert_may_call (void)
@@ -137,6 +143,9 @@ _tarn_assert_may_call (void)
   g_assert (_tarn_current_thread->visits % 2 == 0);
 }
 
+/* Makes a label for messages: "pool 'NAME'", or "an unnamed pool" if @name is NULL.  The second
+ * form has no quotes, so that nobody takes "unnamed" for the pool's name. */
+gchar *_tarn_allocator_make_label (const gchar *kind, const gchar *name);
 void _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
                            const TarnAllocatorOps *ops, gpointer user_data, GDestroyNotify destroy,
                            TarnAllocator *direct);
@@ -167,11 +176,6 @@ gboolean _tarn_direct_allocate_memory (TarnAllocator *allocator, gsize size, Tar
                                        GError **error);
 void _tarn_direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size);
 
-/* The type of the functions allocate () and backing_new () of TarnAllocatorOps. */
-typedef gboolean (*TarnDirectFunc) (gpointer user_data, gsize size, TarnMemory *memory,
-                                    GError **error);
-gboolean _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
-                            TarnMemory *memory, GError **error);
 void _tarn_direct_count_call (const TarnAllocator *allocator);
 guint64 _tarn_direct_get_calls (void);
 gboolean _tarn_direct_take_backing (const TarnAllocator *allocator, gsize size, TarnMemory *backing,
@@ -182,10 +186,6 @@ gboolean _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *
 void _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size);
 gboolean _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gsize size,
                                           gpointer queue);
-void _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory memory,
-                               const GError *error, guint64 start);
-void _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory,
-                               guint64 start);
 gboolean _tarn_allocator_reclaim (TarnAllocator *allocator);
 
 gpointer _tarn_allocator_get_default_queue (TarnAllocator *direct);
@@ -195,6 +195,7 @@ gboolean _tarn_allocator_ref_queue (const TarnAllocator *direct, gpointer queue,
                                     GError **error);
 void _tarn_allocator_unref_queue (const TarnAllocator *direct, gpointer queue);
 gboolean _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError **error);
+gpointer _tarn_allocator_get_fresh_queue (const TarnAllocator *direct);
 gpointer _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue,
                                        gboolean is_named, GError **error);
 gboolean _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpointer queue,

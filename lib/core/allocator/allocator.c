@@ -45,10 +45,8 @@ _tarn_reclaim_end (void)
   in_reclaim = FALSE;
 }
 
-/* Makes an allocator's label for messages: "pool 'NAME'", or "an unnamed pool".  The second form
- * has no quotes, so that nobody takes "unnamed" for the pool's name. */
-static gchar *
-make_label (const gchar *kind, const gchar *name)
+gchar *
+_tarn_allocator_make_label (const gchar *kind, const gchar *name)
 {
   g_autofree gchar *quoted = name != NULL ? _tarn_shorten (name) : NULL;
 
@@ -66,8 +64,8 @@ _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
   allocator->klass = klass;
   allocator->ops = *ops;
   allocator->ops.name = g_strdup (ops->name);
-  allocator->label = make_label (klass->kind, ops->name);
-  allocator->user_data = user_data;
+  allocator->label = _tarn_allocator_make_label (klass->kind, ops->name);
+  allocator->user_data = allocator->queue_data = user_data;
   allocator->destroy = destroy;
   allocator->direct = direct;
   g_atomic_int_set (&allocator->ref_count, 1);
@@ -115,9 +113,9 @@ is_direct (const TarnAllocator *allocator)
 /* Adds an event to the recording: a backend was asked for memory.  @start: the time when the call
  * to the backend began, or 0 if recording was off then.  @error: why the call failed, or NULL if it
  * succeeded. */
-void
-_tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory memory,
-                          const GError *error, guint64 start)
+static void
+record_call (const TarnAllocator *allocator, gsize size, TarnMemory memory, const GError *error,
+             guint64 start)
 {
   TARN_EVENT_SINCE (start, allocated, TARN_TRACE_ALLOCATED, allocator->id, size, memory.address,
                     _tarn_record_get_code (error));
@@ -126,9 +124,8 @@ _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory
 /* Adds an event to the recording: a backend has freed @size bytes.  Tells fault injection that
  * these bytes are no longer in use.  @start: the time when the call to the backend began, or 0 if
  * recording was off then. */
-void
-_tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory,
-                          guint64 start)
+static void
+record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory, guint64 start)
 {
   if (_tarn_faults_are_on)
     _tarn_fault_settle (size);
@@ -143,7 +140,7 @@ _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
 
   _tarn_call (allocator, free, memory, size);
   if (is_direct (allocator))
-    _tarn_direct_record_free (allocator, size, memory, start);
+    record_free (allocator, size, memory, start);
 }
 
 /* Asks the backend to free memory after all commands that are in a queue now.  Returns FALSE if the
@@ -156,7 +153,7 @@ _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gs
   gboolean is_freed = _tarn_call (allocator, free_on_queue, memory, size, queue);
 
   if (is_freed)
-    _tarn_direct_record_free (allocator, size, memory, start);
+    record_free (allocator, size, memory, start);
   return is_freed;
 }
 
@@ -179,11 +176,14 @@ _tarn_direct_count_call (const TarnAllocator *allocator)
     n_calls++;
 }
 
+/* The type of the functions allocate () and backing_new () of TarnAllocatorOps. */
+typedef gboolean (*DirectFunc) (gpointer user_data, gsize size, TarnMemory *memory, GError **error);
+
 /* Calls @func, a function of a direct allocator's backend that allocates memory.  Adds exactly one
  * to this thread's number of driver calls, even if the backend itself allocates memory through Tarn
  * during the call. */
 static gboolean
-call_and_count (const TarnAllocator *allocator, TarnDirectFunc func, gsize size, TarnMemory *memory,
+call_and_count (const TarnAllocator *allocator, DirectFunc func, gsize size, TarnMemory *memory,
                 GError **error)
 {
   guint64 n_before = n_calls;
@@ -197,9 +197,9 @@ call_and_count (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
 /* Calls @func, a function of a direct allocator's backend that allocates memory.  Sets an error
  * without calling @func if TARN_FAULTS, the variable for fault injection, makes this request
  * fail. */
-gboolean
-_tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
-                   TarnMemory *memory, GError **error)
+static gboolean
+call_direct (const TarnAllocator *allocator, DirectFunc func, gsize size, TarnMemory *memory,
+             GError **error)
 {
   _tarn_assert_may_call ();
   if (!_tarn_faults_are_on)
@@ -220,10 +220,9 @@ _tarn_direct_take_backing (const TarnAllocator *allocator, gsize size, TarnMemor
 {
   guint64 start = _tarn_record_begin_call ();
   GError *local = NULL;
-  gboolean has_memory
-      = _tarn_direct_call (allocator, allocator->ops.backing_new, size, backing, &local);
+  gboolean has_memory = call_direct (allocator, allocator->ops.backing_new, size, backing, &local);
 
-  _tarn_direct_record_call (allocator, size, *backing, local, start);
+  record_call (allocator, size, *backing, local, start);
   if (local != NULL)
     g_propagate_error (error, local);
   return has_memory;
@@ -236,14 +235,14 @@ _tarn_direct_release_backing (const TarnAllocator *allocator, gsize size, TarnMe
   guint64 start = _tarn_record_begin_call ();
 
   _tarn_call (allocator, backing_release, backing, size);
-  _tarn_direct_record_free (allocator, size, backing, start);
+  record_free (allocator, size, backing, start);
 }
 
 static gboolean
 call_allocate (const TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
 {
   if (is_direct (allocator))
-    return _tarn_direct_call (allocator, allocator->ops.allocate, size, memory, error);
+    return call_direct (allocator, allocator->ops.allocate, size, memory, error);
   return _tarn_call (allocator, allocate, size, memory, error);
 }
 
@@ -262,7 +261,7 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
         g_critical ("%s gave memory and an error: %s", allocator->label, local->message);
       g_clear_error (&local);
       if (is_direct (allocator))
-        _tarn_direct_record_call (allocator, size, fresh, NULL, start);
+        record_call (allocator, size, fresh, NULL, start);
       *memory = fresh;
       return TRUE;
     }
@@ -271,7 +270,7 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
                  "%s failed without saying why, for %" G_GSIZE_FORMAT " bytes", allocator->label,
                  size);
   if (is_direct (allocator))
-    _tarn_direct_record_call (allocator, size, fresh, local, start);
+    record_call (allocator, size, fresh, local, start);
   g_propagate_error (error, local);
   return FALSE;
 }
@@ -291,9 +290,7 @@ _tarn_allocator_reclaim (TarnAllocator *allocator)
 gpointer
 _tarn_allocator_get_default_queue (TarnAllocator *direct)
 {
-  return direct->ops.fresh_queue != NULL && !direct->ops.frees_in_order
-             ? _tarn_call_plain (direct, fresh_queue)
-             : NULL;
+  return direct->ops.frees_in_order ? NULL : _tarn_allocator_get_fresh_queue (direct);
 }
 
 /* Functions of direct allocators.  Heaps use these functions, too. */
@@ -337,7 +334,7 @@ record_block (const TarnAllocator *allocator, gsize size, const TarnBlock *block
 static gboolean
 is_made_ready (TarnAllocator *allocator)
 {
-  return allocator->ops.fresh_queue != NULL && _tarn_call_plain (allocator, fresh_queue) != NULL;
+  return _tarn_allocator_get_fresh_queue (allocator) != NULL;
 }
 
 /* Allocates a block.  If the backend has a default queue, takes a reference to this queue first,
@@ -440,12 +437,6 @@ direct_tell (TarnAllocator *allocator, TarnListener *listener)
   listener->object (listener, allocator, NULL, properties, G_N_ELEMENTS (properties) / 2);
 }
 
-static void
-direct_tell_counters (TarnAllocator *allocator, TarnListener *listener)
-{
-  (void) allocator, (void) listener; /* a direct allocator has no counters */
-}
-
 static gsize
 direct_trim (TarnAllocator *allocator, gsize keep_bytes)
 {
@@ -461,12 +452,10 @@ static const TarnAllocatorClass direct_class = {
   .allocate_memory = _tarn_direct_allocate_memory,
   .free_memory = _tarn_direct_free_memory,
   .dispose = direct_finalize, /* no block is left, because each refers to the allocator */
-  .finalize = direct_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
   .trim = direct_trim,
   .tell = direct_tell,
-  .tell_counters = direct_tell_counters,
 };
 
 /* Returns TRUE if a backend has either all functions for queues and events, or none of them. */

@@ -141,12 +141,12 @@ await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle
   if (event == NULL)
     return FALSE;
   is_fine = _tarn_allocator_wait (direct, event, handle, error);
-  if (!is_fine && handle == NULL && _tarn_call (direct, event_is_done, event))
+  if (!is_fine && handle == NULL && _tarn_call_queue (direct, event_is_done, event))
     {
       g_clear_error (error); /* the wait failed because a command failed; all commands are done */
       is_fine = TRUE;
     }
-  _tarn_call (direct, event_release, event);
+  _tarn_call_queue (direct, event_release, event);
   return is_fine;
 }
 
@@ -158,7 +158,7 @@ use_fresh_queue (TarnBlock *block, GError **error)
 {
   if (!block->is_unready)
     return TRUE;
-  return _tarn_direct_record_use (block, _tarn_call_plain (block->source, fresh_queue), error);
+  return _tarn_direct_record_use (block, _tarn_allocator_get_fresh_queue (block->source), error);
 }
 
 /* Makes the queue @handle wait for all other queues that use a block without a pool.  Afterwards

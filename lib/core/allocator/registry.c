@@ -47,7 +47,8 @@ static void
 report (TarnAllocator *allocator)
 {
   freeze (allocator);
-  allocator->klass->tell_counters (allocator, &_tarn_recording_listener);
+  if (allocator->klass->tell_counters != NULL)
+    allocator->klass->tell_counters (allocator, &_tarn_recording_listener);
   thaw (allocator);
 }
 
@@ -172,7 +173,8 @@ _tarn_allocators_tell_frozen (TarnListener *listener)
       TarnAllocator *allocator = link->data;
 
       allocator->klass->tell (allocator, listener);
-      allocator->klass->tell_counters (allocator, listener);
+      if (allocator->klass->tell_counters != NULL)
+        allocator->klass->tell_counters (allocator, listener);
     }
   for_each_of_class (TARN_TRACE_HEAP, thaw);
   for_each_of_class (TARN_TRACE_POOL, thaw);

@@ -21,12 +21,9 @@ _tarn_contents_fill (const TarnGuarded *self, TarnMemory memory, gsize offset, g
   return size == 0 || _tarn_call (self->direct, fill, memory, offset, size, byte, error);
 }
 
-/* Compares bytes that the host has read with the expected byte.  If some of them differ, extends
- * @change, the range of changed bytes, so that it contains them.  @offset: the offset of @bytes in
- * the checked memory. */
-static void
-compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte, gboolean *is_changed,
-               TarnContentsChange *change)
+void
+_tarn_contents_compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte,
+                              gboolean *is_changed, TarnContentsChange *change)
 {
   if (bytes[0] == byte && memcmp (bytes, bytes + 1, size - 1) == 0)
     return;
@@ -76,7 +73,7 @@ _tarn_contents_compare (const TarnGuarded *self, TarnMemory memory, gsize offset
       n = MIN (size, CHUNK);
       if (!_tarn_call (self->direct, read, memory, offset, n, bytes, error))
         return FALSE;
-      compare_chunk (bytes, offset, n, byte, is_changed, change);
+      _tarn_contents_compare_chunk (bytes, offset, n, byte, is_changed, change);
     }
   return TRUE;
 }

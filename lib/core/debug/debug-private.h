@@ -4,17 +4,16 @@
  * TARN_DEBUG, an environment variable with which Tarn finds mistakes that programs make with
  * memory.
  *
- *     settings.c        reads the value of TARN_DEBUG
- *     guarded.c         an allocator that Tarn puts between a pool and its upstream allocator
- *     guarded-queues.c  the queue functions of that allocator
- *     look.c            checks blocks while other threads use the pool
- *     guards.c          the guards around a block in use
- *     quarantine.c      keeps freed blocks for a while, and then returns their memory upstream
- *     gaps.c            blocks that are followed by unmapped addresses
- *     dying.c           checks guards that the host can read when a signal ends the program
- *     contents.c        fills and compares memory through the backend
- *     finding.c         findings: messages about mistakes
- *     leaks.c           lists the blocks in use when a pool or the program ends
+ *     settings.c    reads the value of TARN_DEBUG
+ *     guarded.c     an allocator that Tarn puts between a pool and its upstream allocator
+ *     look.c        checks blocks while other threads use the pool
+ *     guards.c      the guards around a block in use
+ *     quarantine.c  keeps freed blocks for a while, and then returns their memory upstream
+ *     gaps.c        blocks that are followed by unmapped addresses
+ *     dying.c       checks guards that the host can read when a signal ends the program
+ *     contents.c    fills and compares memory through the backend
+ *     finding.c     findings: messages about mistakes
+ *     leaks.c       lists the blocks in use when a pool or the program ends
  *
  * A debugged pool does not cache.  For each request, it allocates a new block from the allocator of
  * guarded.c, with exactly the bytes that the program asks for.  When the program frees a block, the
@@ -183,9 +182,6 @@ void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
  * The caller holds the lock. */
 gboolean _tarn_guarded_leave_to_look (TarnDebugBlock *block);
 
-/* guarded-queues.c */
-void _tarn_guarded_set_queue_functions (TarnAllocatorOps *ops, const TarnAllocatorOps *direct);
-
 /* guards.c */
 
 /* Fills the guards of a block. */
@@ -253,6 +249,11 @@ typedef struct
   gsize first, last;
   guint8 byte; /* the value at @first */
 } TarnContentsChange;
+/* Compares bytes that the host has read with the expected byte.  If some of them differ, extends
+ * @change, the range of changed bytes, so that it contains them.  @offset: the offset of @bytes in
+ * the checked memory.  A signal handler may call this function. */
+void _tarn_contents_compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte,
+                                   gboolean *is_changed, TarnContentsChange *change);
 gboolean _tarn_contents_compare (const TarnGuarded *self, TarnMemory memory, gsize offset,
                                  gsize size, guint8 byte, gboolean *is_changed,
                                  TarnContentsChange *change, GError **error);

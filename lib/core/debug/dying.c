@@ -156,15 +156,7 @@ find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChan
       n = MIN (end - start, sizeof bytes);
       if (!_tarn_dying_read (slot->whole + start, bytes, n))
         return FALSE;
-      for (gsize i = 0; i < n; i++)
-        {
-          if (bytes[i] == TARN_DEBUG_GUARD_BYTE)
-            continue;
-          if (!is_changed)
-            *change = (TarnContentsChange){ start + i, 0, bytes[i] };
-          is_changed = TRUE;
-          change->last = start + i;
-        }
+      _tarn_contents_compare_chunk (bytes, start, n, TARN_DEBUG_GUARD_BYTE, &is_changed, change);
     }
   return is_changed;
 }

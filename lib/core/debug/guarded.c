@@ -8,7 +8,6 @@
 #include "debug/debug-private.h"
 
 #include "base/fork-private.h"
-#include "common/shorten-private.h"
 #include "record/record-private.h"
 
 /* The smallest margin in bytes.  The margin holds the guards before the user's part of a block.
@@ -197,14 +196,6 @@ take_in_way (TarnGuarded *self, TarnDebugBlock *block, Way way, GError **error)
   return is_taken;
 }
 
-/* Returns TRUE if a request failed because memory is short, so that freeing the quarantine may
- * help. */
-static gboolean
-is_short (const GError *error)
-{
-  return tarn_error_is_no_memory (error);
-}
-
 /* Allocates memory for a block, in the first layout that succeeds.  If memory is short for a
  * layout, frees the blocks in quarantine, and tries that layout once more. */
 static gboolean
@@ -219,7 +210,7 @@ take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
       g_clear_error (&local);
       if (take_in_way (self, block, way, &local))
         return TRUE;
-      if (!is_short (local) || _tarn_quarantine_shorten (self, 0) == 0)
+      if (!tarn_error_is_no_memory (local) || _tarn_quarantine_shorten (self, 0) == 0)
         continue;
       g_clear_error (&local);
       if (take_in_way (self, block, way, &local))
@@ -495,13 +486,22 @@ choose_below (const TarnGuarded *self)
   return self->margin > 0 && self->direct->ops.part_release != NULL ? self->direct : self->given;
 }
 
-static gchar *
-make_label (const gchar *pool_name, const TarnAllocator *direct)
+/* Copies the backend's functions for queues and events to the allocator's own functions.  They get
+ * the backend's data (TarnAllocator.queue_data). */
+static void
+copy_queue_functions (TarnAllocatorOps *ops, const TarnAllocatorOps *direct)
 {
-  g_autofree gchar *quoted = pool_name != NULL ? _tarn_shorten (pool_name) : NULL;
-
-  return quoted != NULL ? g_strdup_printf ("pool '%s' over %s", quoted, direct->label)
-                        : g_strdup_printf ("an unnamed pool over %s", direct->label);
+  if (direct->queue_ref == NULL)
+    return;
+  ops->queue_ref = direct->queue_ref;
+  ops->queue_unref = direct->queue_unref;
+  ops->event_record = direct->event_record;
+  ops->event_is_done = direct->event_is_done;
+  ops->event_wait = direct->event_wait;
+  ops->event_release = direct->event_release;
+  ops->event_record_all = direct->event_record_all;
+  ops->fresh_queue = direct->fresh_queue;
+  ops->check_queue = direct->check_queue;
 }
 
 static TarnAllocator *
@@ -509,11 +509,12 @@ guarded_new (TarnAllocator *upstream, const TarnDebugSettings *settings, const g
 {
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
   TarnGuarded *self = g_new0 (TarnGuarded, 1);
+  g_autofree gchar *pool = _tarn_allocator_make_label ("pool", pool_name);
   TarnAllocator *allocator;
 
   self->given = tarn_allocator_ref (upstream);
   self->direct = upstream->direct;
-  self->label = make_label (pool_name, self->direct);
+  self->label = g_strdup_printf ("%s over %s", pool, self->direct->label);
   self->settings = *settings;
   self->has_contents = self->direct->ops.read != NULL;
   self->shows_host = -1;
@@ -526,8 +527,9 @@ guarded_new (TarnAllocator *upstream, const TarnDebugSettings *settings, const g
   ops.allocate = guarded_allocate;
   ops.free = guarded_free;
   ops.reclaim = guarded_reclaim;
-  _tarn_guarded_set_queue_functions (&ops, &self->direct->ops);
+  copy_queue_functions (&ops, &self->direct->ops);
   allocator = self->self = _tarn_allocator_new_between (&ops, self, guarded_destroy, upstream);
+  allocator->queue_data = self->direct->queue_data;
   allocator->level = upstream->level + 1;
   allocator->trim = guarded_trim;
   _tarn_leaks_watch (self);

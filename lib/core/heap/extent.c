@@ -324,13 +324,16 @@ TarnExtent *
 _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
 {
   TarnHeap *heap = range->heap;
-  TarnExtent *extent = _tarn_free_index_find (&range->free, size);
+  TarnExtent *extent = _tarn_free_index_take (&range->free, size);
 
   _tarn_heap_assert_closed (heap);
-  if (extent == NULL
-      || (!takes_any && heap->growth->suits != NULL && !heap->growth->suits (range, extent, size)))
+  if (extent == NULL)
     return NULL;
-  _tarn_free_index_remove (&range->free, extent);
+  if (!takes_any && heap->growth->suits != NULL && !heap->growth->suits (range, extent, size))
+    {
+      _tarn_free_index_add (&range->free, extent);
+      return NULL;
+    }
   extent = take (range, extent, _tarn_round_up (size, heap->alignment));
   TARN_EVENT (extent, TARN_TRACE_EXTENT, heap->base.id, extent->start, extent->size);
   _tarn_arena_count (range->arena);
@@ -485,8 +488,11 @@ shrink_region (TarnHeapRegion *region, const TarnPiece *piece, TarnExtent *last_
   region->last_extent = is_mapped ? NULL : last_extent;
 }
 
-static void
-cut_piece (TarnPiece *piece, gboolean stays_mapped)
+/* Removes an idle segment from its range (a set of segments for one queue).  @stays_mapped is TRUE
+ * if the segment stays mapped at its addresses.  Otherwise the heap reuses the addresses if the
+ * segment was the last one in its region.  A region is a part of the range's reserved addresses. */
+void
+_tarn_range_cut_piece (TarnPiece *piece, gboolean stays_mapped)
 {
   TarnHeapRange *range = piece->range;
   TarnHeap *heap = range->heap;
@@ -513,22 +519,6 @@ cut_piece (TarnPiece *piece, gboolean stays_mapped)
   heap->stats.pieces--;
   heap->stats.free_bytes -= piece->size;
   TARN_EVENT (piece_gone, TARN_TRACE_PIECE_GONE, heap->base.id, piece->start, piece->size);
-}
-
-/* Removes an idle segment from its range (a set of segments for one queue).  The heap reuses the
- * segment's addresses only if the segment was the last one in its region.  A region is a part of
- * the range's reserved addresses. */
-void
-_tarn_range_cut_piece (TarnPiece *piece)
-{
-  cut_piece (piece, FALSE);
-}
-
-/* Removes an idle segment from its range.  The segment stays mapped at its addresses. */
-void
-_tarn_range_cut_mapped_piece (TarnPiece *piece)
-{
-  cut_piece (piece, TRUE);
 }
 
 /* Separates a segment from the segment after it, so that they are no neighbours any more.  If a

@@ -187,19 +187,8 @@ find (TarnFreeIndex *self, gsize size, guint *class)
   return *class < TARN_FREE_CLASSES ? treap_find (&self->roots[*class], size) : NULL;
 }
 
-/* Finds the smallest extent of at least @size bytes.  If several extents have that size, finds the
- * one at the lowest address.  Returns NULL if there is none. */
-TarnExtent *
-_tarn_free_index_find (TarnFreeIndex *self, gsize size)
-{
-  guint class;
-  TarnExtent **link = find (self, size, &class);
-
-  return link != NULL ? *link : NULL;
-}
-
-/* Finds the extent that _tarn_free_index_find () would return, and removes it from the index.
- * Returns NULL if there is none. */
+/* Removes the smallest extent of at least @size bytes from the index, and returns it.  If several
+ * extents have that size, takes the one at the lowest address.  Returns NULL if there is none. */
 TarnExtent *
 _tarn_free_index_take (TarnFreeIndex *self, gsize size)
 {

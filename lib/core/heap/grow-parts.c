@@ -159,9 +159,9 @@ await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **
   gboolean has_waited = event != NULL && _tarn_allocator_wait (direct, event, NULL, &local);
 
   *is_done = has_waited || g_error_matches (local, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
-             || (event != NULL && _tarn_call (direct, event_is_done, event));
+             || (event != NULL && _tarn_call_queue (direct, event_is_done, event));
   if (event != NULL)
-    _tarn_call (direct, event_release, event);
+    _tarn_call_queue (direct, event_release, event);
   if (!has_waited)
     g_propagate_error (error, g_steal_pointer (&local));
   return has_waited;
@@ -176,7 +176,7 @@ static gboolean
 await_ready (TarnHeap *heap, gpointer *busy, GError **error)
 {
   TarnAllocator *direct = heap->base.direct;
-  gpointer queue = direct->ops.fresh_queue != NULL ? _tarn_call_plain (direct, fresh_queue) : NULL;
+  gpointer queue = _tarn_allocator_get_fresh_queue (direct);
   gboolean is_done;
 
   *busy = NULL;
@@ -357,7 +357,7 @@ take_of_others (TarnHeapRange *range, gsize size, gsize needed)
 
   if (piece == NULL || !pay_for_move (range->heap, needed))
     return FALSE;
-  _tarn_range_cut_piece (piece);
+  _tarn_range_cut_piece (piece, FALSE);
   _tarn_range_add_piece (range, piece);
   range->heap->stats.moves++;
   return TRUE;
@@ -369,7 +369,7 @@ take_of_others (TarnHeapRange *range, gsize size, gsize needed)
 static gboolean
 release_for (TarnHeap *heap, gsize size, const GError *error)
 {
-  if (!_tarn_heap_has_run_out (error))
+  if (!tarn_error_is_no_memory (error))
     return FALSE;
   if (_tarn_heap_release_idle (heap, NULL) > 0)
     return TRUE;
@@ -405,7 +405,7 @@ parts_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError *
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;
         }
-      heap->is_short |= _tarn_heap_has_run_out (local);
+      heap->is_short |= tarn_error_is_no_memory (local);
       bytes = bytes > needed ? needed : size;
       g_clear_error (&local);
     }
@@ -419,14 +419,6 @@ parts_release (TarnHeap *heap, TarnPiece *piece)
   _tarn_assert_not_locked (&heap->lock);
   tarn_allocator_free_memory (heap->upstream, piece->memory, piece->size);
   g_free (piece);
-}
-
-/* Does nothing.  The callbacks tidy and clear release the reserved addresses of a range, and a
- * range of this heap has none. */
-static void
-parts_tidy (TarnHeapRange *range)
-{
-  (void) range;
 }
 
 static TarnRangeKind
@@ -462,6 +454,4 @@ const TarnHeapGrowth _tarn_heap_parts_growth = {
   .grow = parts_grow,
   .suits = parts_suits,
   .release = parts_release,
-  .tidy = parts_tidy,
-  .clear = parts_tidy,
 };

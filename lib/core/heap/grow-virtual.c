@@ -152,9 +152,10 @@ ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
 }
 
 /* Releases each old region (reserved addresses) of a range if the region has no segment any more.
- * Releases the heap's lock during each driver call. */
-static void
-virtual_tidy (TarnHeapRange *range)
+ * A range of a heap without virtual memory has no regions.  Releases the heap's lock during each
+ * driver call. */
+void
+_tarn_range_tidy (TarnHeapRange *range)
 {
   TarnHeap *heap = range->heap;
   GList *next;
@@ -177,8 +178,8 @@ virtual_tidy (TarnHeapRange *range)
 /* Releases all regions (reserved addresses) of a range.  Segments of the same queue's other ranges
  * can be mapped in these regions, so call this only when none of the queue's ranges has a
  * segment. */
-static void
-virtual_clear (TarnHeapRange *range)
+void
+_tarn_range_clear (TarnHeapRange *range)
 {
   g_assert (range->pieces.length == 0);
   for (GList *link = range->old_regions; link != NULL; link = link->next)
@@ -253,7 +254,7 @@ move_quiet (TarnHeapRange *range, TarnPiece *piece, GError **error)
 {
   TarnHeap *heap = range->heap;
 
-  _tarn_range_cut_piece (piece);
+  _tarn_range_cut_piece (piece, FALSE);
   _tarn_heap_begin_generation (heap);
   _tarn_heap_unlock (heap);
   _tarn_call (heap->upstream, backing_unmap, memory_at (piece->start), piece->size);
@@ -274,7 +275,7 @@ move_unquiet (TarnHeapRange *range, TarnPiece *piece)
   guint64 old_start = piece->start;
   gboolean is_mapped;
 
-  _tarn_range_cut_mapped_piece (piece);
+  _tarn_range_cut_piece (piece, TRUE);
   _tarn_heap_unlock (heap);
   is_mapped = _tarn_call (heap->upstream, backing_map, piece->memory, piece->size,
                           memory_at (range->region->end), NULL);
@@ -495,7 +496,7 @@ add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
 
   while (!add (range, size, &local))
     {
-      if (!_tarn_heap_has_run_out (local)
+      if (!tarn_error_is_no_memory (local)
           || (is_least (range->heap, size, missing) && choose_idle (range, missing) == NULL))
         {
           g_propagate_error (error, g_steal_pointer (&local));
@@ -550,7 +551,7 @@ virtual_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError
   gsize missing, bytes;
   TarnPiece *idle;
 
-  virtual_tidy (range); /* old regions may have no segments by now */
+  _tarn_range_tidy (range); /* old regions may have no segments by now */
   if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap, size))
     _tarn_heap_poll_events (range->heap);
   if (get_free_at_end (range) >= size)
@@ -578,6 +579,4 @@ const TarnHeapGrowth _tarn_heap_virtual_growth = {
   .get_target = get_target,
   .grow = virtual_grow,
   .release = virtual_release,
-  .tidy = virtual_tidy,
-  .clear = virtual_clear,
 };

@@ -20,16 +20,22 @@ may_wait (const TarnHeap *heap)
   return _tarn_may_await (heap->base.level, TARN_DUTY_ASK);
 }
 
-/* Waits until no thread adds or removes segments.  Returns FALSE if a thread still does so, but the
- * calling thread must not wait (may_wait ()). */
+/* Waits until no thread adds or removes segments.  Returns FALSE with an error if a thread still
+ * does so, but the calling thread must not wait (may_wait ()).  The error names @size as the size
+ * of the request. */
 static gboolean
-await_change (TarnHeap *heap)
+await_change (TarnHeap *heap, gsize size, GError **error)
 {
   _tarn_assert_locked (&heap->lock);
   heap->n_waiting++;
   while (heap->is_changing && may_wait (heap))
     _tarn_heap_wait (heap);
   heap->n_waiting--;
+  if (heap->is_changing)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
+                 "%s is asked for %" G_GSIZE_FORMAT
+                 " bytes by what is called to get it more memory",
+                 heap->base.label, size);
   return !heap->is_changing;
 }
 
@@ -97,32 +103,14 @@ _tarn_heap_note_peak (TarnHeap *heap)
   stats->peak_upstream_bytes = MAX (stats->peak_upstream_bytes, stats->upstream_bytes);
 }
 
-/* Returns TRUE if @error says that memory has run out or that a limit is reached. */
-gboolean
-_tarn_heap_has_run_out (const GError *error)
-{
-  return tarn_error_is_no_memory (error);
-}
-
-static void
-refuse_to_wait (const TarnHeap *heap, gsize size, GError **error)
-{
-  g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
-               "%s is asked for %" G_GSIZE_FORMAT " bytes by what is called to get it more memory",
-               heap->base.label, size);
-}
-
 /* Sets TarnHeap.is_changing, so that the calling thread may add and remove segments.  First waits
  * until no other thread adds or removes segments.  If the calling thread must not wait, returns
  * FALSE with an error, which names @size as the size of the request. */
 gboolean
 _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
 {
-  if (!await_change (heap))
-    {
-      refuse_to_wait (heap, size, error);
-      return FALSE;
-    }
+  if (!await_change (heap, size, error))
+    return FALSE;
   begin_change (heap);
   return TRUE;
 }
@@ -139,12 +127,7 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
 
   _tarn_assert_locked (&heap->lock);
   if (heap->is_changing)
-    {
-      has_grown = await_change (heap);
-      if (!has_grown)
-        refuse_to_wait (heap, size, error);
-      return has_grown;
-    }
+    return await_change (heap, size, error);
   begin_change (heap);
   heap->n_growths++;
   n_before = _tarn_direct_get_calls ();
@@ -163,7 +146,7 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
 gboolean
 _tarn_heap_await_more (TarnHeap *heap, const GError *error)
 {
-  return may_wait (heap) && _tarn_heap_has_run_out (error) && _tarn_heap_await_idle (heap);
+  return may_wait (heap) && tarn_error_is_no_memory (error) && _tarn_heap_await_idle (heap);
 }
 
 /* Makes the struct of a segment: @size bytes of memory that the caller got from upstream. */
@@ -202,7 +185,7 @@ release_all (TarnHeap *heap, GQueue *pieces)
 static void
 cut (TarnPiece *piece, GQueue *pieces)
 {
-  _tarn_range_cut_piece (piece);
+  _tarn_range_cut_piece (piece, FALSE);
   g_queue_push_tail_link (pieces, &piece->link);
 }
 
@@ -317,7 +300,7 @@ _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes)
     return 0;
   if (!heap->frees_in_order)
     _tarn_heap_await_idle (heap);
-  if (!await_change (heap))
+  if (!await_change (heap, 0, NULL))
     return 0;
   begin_change (heap);
   _tarn_heap_end_aliases (heap);
@@ -325,7 +308,7 @@ _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes)
   bytes = release (heap, &pieces);
   TARN_FOR_EACH_ARENA (arena, heap)
     for (guint i = 0; i < TARN_N_RANGES; i++)
-      heap->growth->tidy (&arena->ranges[i]);
+      _tarn_range_tidy (&arena->ranges[i]);
   _tarn_heap_end_change (heap);
   return bytes;
 }

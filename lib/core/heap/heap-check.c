@@ -16,6 +16,15 @@ typedef struct
   gchar *violation; /* the first violation found; NULL if there is none */
 } Walk;
 
+/* Demands that the number that the walk has counted is the heap's own counter.  @what: the words
+ * between the two numbers in the message. */
+static void
+demand_equal (Walk *walk, gsize counted, const gchar *what, gsize counter)
+{
+  TARN_DEMAND (walk, counted == counter, "%" G_GSIZE_FORMAT " %s %" G_GSIZE_FORMAT, counted, what,
+               counter);
+}
+
 static guint64
 end_of (const TarnExtent *extent)
 {
@@ -93,8 +102,7 @@ check_piece (Walk *walk, const TarnPiece *piece)
   guint n_used;
 
   n_used = walk_piece (walk, piece);
-  TARN_DEMAND (walk, n_used == piece->n_used, "%u extents in use in a piece that counts %u", n_used,
-               piece->n_used);
+  demand_equal (walk, n_used, "extents in use in a piece that counts", piece->n_used);
   TARN_DEMAND (walk, after == NULL || (after->before == piece && after->range == piece->range),
                "a neighbour that does not know this piece");
   TARN_DEMAND (walk, after == NULL || after->start == piece->start + piece->size,
@@ -184,15 +192,9 @@ check_free_index (Walk *walk, const TarnFreeIndex *index)
 static void
 check_bytes (Walk *walk, const TarnHeapRange *range, gsize used, gsize idle, gsize all)
 {
-  TARN_DEMAND (walk, all == range->bytes,
-               "%" G_GSIZE_FORMAT " bytes in a range that counts %" G_GSIZE_FORMAT, all,
-               range->bytes);
-  TARN_DEMAND (walk, used == range->used_bytes,
-               "%" G_GSIZE_FORMAT " bytes in use in a range that counts %" G_GSIZE_FORMAT, used,
-               range->used_bytes);
-  TARN_DEMAND (walk, idle == range->idle_bytes,
-               "%" G_GSIZE_FORMAT " bytes in idle pieces of a range that counts %" G_GSIZE_FORMAT,
-               idle, range->idle_bytes);
+  demand_equal (walk, all, "bytes in a range that counts", range->bytes);
+  demand_equal (walk, used, "bytes in use in a range that counts", range->used_bytes);
+  demand_equal (walk, idle, "bytes in idle pieces of a range that counts", range->idle_bytes);
 }
 
 static void
@@ -230,15 +232,12 @@ check_arena (Walk *walk, const TarnArena *arena)
 
   for (guint i = 0; i < TARN_N_RANGES; i++)
     check_range (walk, &arena->ranges[i]);
-  TARN_DEMAND (walk, walk->used_extents - used_before == arena->n_used,
-               "%" G_GSIZE_FORMAT " extents in use of an arena that counts %" G_GSIZE_FORMAT,
-               walk->used_extents - used_before, arena->n_used);
-  TARN_DEMAND (walk, walk->idle - idle_before == arena->idle.length,
-               "%" G_GSIZE_FORMAT " idle pieces of an arena that counts %u",
-               walk->idle - idle_before, arena->idle.length);
-  TARN_DEMAND (walk, walk->pieces - pieces_before == arena->n_pieces,
-               "%" G_GSIZE_FORMAT " pieces of an arena that counts %" G_GSIZE_FORMAT,
-               walk->pieces - pieces_before, arena->n_pieces);
+  demand_equal (walk, walk->used_extents - used_before, "extents in use of an arena that counts",
+                arena->n_used);
+  demand_equal (walk, walk->idle - idle_before, "idle pieces of an arena that counts",
+                arena->idle.length);
+  demand_equal (walk, walk->pieces - pieces_before, "pieces of an arena that counts",
+                arena->n_pieces);
 }
 
 static void
@@ -268,14 +267,9 @@ check_totals (Walk *walk)
   const TarnHeapStats *stats = &heap->stats;
   gsize counted = stats->used_bytes + stats->free_bytes + heap->lent_bytes;
 
-  TARN_DEMAND (walk, walk->used_bytes == stats->used_bytes,
-               "%" G_GSIZE_FORMAT " bytes in use, not %" G_GSIZE_FORMAT, walk->used_bytes,
-               stats->used_bytes);
-  TARN_DEMAND (walk, walk->free_bytes == stats->free_bytes,
-               "%" G_GSIZE_FORMAT " bytes free, not %" G_GSIZE_FORMAT, walk->free_bytes,
-               stats->free_bytes);
-  TARN_DEMAND (walk, walk->pieces == stats->pieces,
-               "%" G_GSIZE_FORMAT " pieces, not %" G_GSIZE_FORMAT, walk->pieces, stats->pieces);
+  demand_equal (walk, walk->used_bytes, "bytes in use, not", stats->used_bytes);
+  demand_equal (walk, walk->free_bytes, "bytes free, not", stats->free_bytes);
+  demand_equal (walk, walk->pieces, "pieces, not", stats->pieces);
   TARN_DEMAND (
       walk, heap->is_changing ? stats->upstream_bytes >= counted : stats->upstream_bytes == counted,
       "%" G_GSIZE_FORMAT " bytes from upstream, not %" G_GSIZE_FORMAT, counted,
@@ -291,29 +285,17 @@ check_totals (Walk *walk)
                "a peak below what there is");
 }
 
-/* Checks all invariants of a heap.  Returns FALSE if one is violated, and sets *violation to a
- * text, which the caller frees. */
-gboolean
-_tarn_heap_check (TarnHeap *heap, gchar **violation)
+/* Checks all invariants of a heap.  Ends the program if one is violated. */
+void
+_tarn_heap_assert_valid (TarnHeap *heap)
 {
   Walk walk = { .heap = heap };
 
   _tarn_assert_locked (&heap->lock);
   for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
     check_queue (&walk, link->data);
-  TARN_DEMAND (&walk, walk.arenas == heap->arenas.length, "%u arenas of queues that have %u",
-               heap->arenas.length, walk.arenas);
+  demand_equal (&walk, heap->arenas.length, "arenas of queues that have", walk.arenas);
   check_totals (&walk);
-  *violation = walk.violation;
-  return walk.violation == NULL;
-}
-
-/* Ends the program if an invariant is violated. */
-void
-_tarn_heap_assert_valid (TarnHeap *heap)
-{
-  g_autofree gchar *violation = NULL;
-
-  if (!_tarn_heap_check (heap, &violation))
-    g_error ("%s: %s", heap->base.label, violation);
+  if (walk.violation != NULL)
+    g_error ("%s: %s", heap->base.label, walk.violation);
 }

@@ -104,18 +104,15 @@ _tarn_heap_tell_counters (TarnAllocator *allocator, TarnListener *listener)
 {
   const TarnHeap *heap = _tarn_heap_of (allocator);
   TarnHeapStats stats = heap->stats;
+  const guint64 properties[] = {
+    TARN_TRACE_UPSTREAM_BYTES,  stats.upstream_bytes,  TARN_TRACE_PEAK_UPSTREAM_BYTES,
+    stats.peak_upstream_bytes,  TARN_TRACE_USED_BYTES, stats.used_bytes,
+    TARN_TRACE_PEAK_USED_BYTES, stats.peak_used_bytes, TARN_TRACE_FREE_BYTES,
+    stats.free_bytes,           TARN_TRACE_PIECES,     stats.pieces,
+    TARN_TRACE_DRIVER_CALLS,    stats.driver_calls,    TARN_TRACE_UPSTREAM_FREES,
+    stats.upstream_frees,       TARN_TRACE_MOVES,      stats.moves,
+  };
 
   _tarn_assert_locked (&heap->lock);
-  {
-    const guint64 properties[] = {
-      TARN_TRACE_UPSTREAM_BYTES,  stats.upstream_bytes,  TARN_TRACE_PEAK_UPSTREAM_BYTES,
-      stats.peak_upstream_bytes,  TARN_TRACE_USED_BYTES, stats.used_bytes,
-      TARN_TRACE_PEAK_USED_BYTES, stats.peak_used_bytes, TARN_TRACE_FREE_BYTES,
-      stats.free_bytes,           TARN_TRACE_PIECES,     stats.pieces,
-      TARN_TRACE_DRIVER_CALLS,    stats.driver_calls,    TARN_TRACE_UPSTREAM_FREES,
-      stats.upstream_frees,       TARN_TRACE_MOVES,      stats.moves,
-    };
-
-    listener->counters (listener, allocator, properties, G_N_ELEMENTS (properties) / 2);
-  }
+  listener->counters (listener, allocator, properties, G_N_ELEMENTS (properties) / 2);
 }

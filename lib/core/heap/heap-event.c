@@ -55,7 +55,7 @@ event_unref (TarnHeap *heap, TarnHeapEvent *event)
   if (--event->n_refs > 0)
     return;
   _tarn_heap_unlock (heap);
-  _tarn_call (direct, event_release, event->handle);
+  _tarn_call_queue (direct, event_release, event->handle);
   g_free (event);
   _tarn_heap_lock_open (heap);
 }
@@ -174,7 +174,7 @@ ask (TarnHeapQueue *queue)
       TarnHeapEvent *event = event_ref (queue->events.head->data);
 
       _tarn_heap_unlock (heap);
-      is_done = _tarn_call (direct, event_is_done, event->handle);
+      is_done = _tarn_call_queue (direct, event_is_done, event->handle);
       _tarn_heap_lock_open (heap);
       if (is_done)
         settle (queue, event);
@@ -240,7 +240,7 @@ await (TarnHeap *heap, TarnHeapEvent *event)
   _tarn_heap_unlock (heap);
   is_done = _tarn_allocator_wait (direct, event->handle, NULL, &error)
             || g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
-            || _tarn_call (direct, event_is_done, event->handle);
+            || _tarn_call_queue (direct, event_is_done, event->handle);
   _tarn_heap_lock_open (heap);
   heap->stats.host_waits++;
   return is_done;

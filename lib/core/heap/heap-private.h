@@ -465,20 +465,12 @@ typedef struct
   /* A callback that returns a segment's memory to upstream, and frees the struct.  The caller has
    * removed the segment from its range, and does not hold the heap's lock. */
   void (*release) (TarnHeap *heap, TarnPiece *piece);
-  /* A callback that releases the reserved addresses which a range does not need any more.  The heap
-   * calls it after it has removed segments.  The caller holds the heap's lock.  The callback
-   * releases the lock during driver calls. */
-  void (*tidy) (TarnHeapRange *range);
-  /* A callback that releases all reserved addresses of a range.  The heap calls it only when the
-   * range's queue has no segment.  The caller has removed the queue's arenas from TarnHeap.arenas,
-   * and does not hold the heap's lock. */
-  void (*clear) (TarnHeapRange *range);
 } TarnHeapGrowth;
 
 extern const TarnHeapGrowth _tarn_heap_virtual_growth __attribute__ ((visibility ("hidden")));
 extern const TarnHeapGrowth _tarn_heap_parts_growth __attribute__ ((visibility ("hidden")));
 
-/* A heap.  _tarn_heap_check () checks the invariants below, and those of extents, segments,
+/* A heap.  _tarn_heap_assert_valid () checks the invariants below, and those of extents, segments,
  * regions, arenas and queues.  All of them hold when a thread has just taken the heap's lock and
  * forbidden read sections:
  *
@@ -704,7 +696,6 @@ void _tarn_heap_note_growth (TarnHeap *heap);
 /* Functions of free-index.c, which finds free extents by size. */
 void _tarn_free_index_add (TarnFreeIndex *index, TarnExtent *extent);
 void _tarn_free_index_remove (TarnFreeIndex *index, TarnExtent *extent);
-TarnExtent *_tarn_free_index_find (TarnFreeIndex *index, gsize size);
 TarnExtent *_tarn_free_index_take (TarnFreeIndex *index, gsize size);
 gboolean _tarn_free_index_may_have (const TarnFreeIndex *index,
                                     gsize size); /* the caller needs no lock */
@@ -715,7 +706,6 @@ const TarnExtent *_tarn_free_index_get_largest (const TarnFreeIndex *index);
 TarnHeapQueue *_tarn_heap_queue_new (TarnHeap *heap, gpointer handle);
 void _tarn_queue_note_thread (TarnHeapQueue *queue);
 void _tarn_queue_add_arenas (TarnHeapQueue *queue);
-gboolean _tarn_queue_has_pieces (const TarnHeapQueue *queue);
 TarnHeapQueue *_tarn_heap_find_queue (TarnHeap *heap, gpointer handle);
 TarnHeapQueue *_tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error);
 void _tarn_heap_drop_queues (TarnHeap *heap);
@@ -752,8 +742,7 @@ void _tarn_range_put (TarnHeapRange *range, TarnExtent *extent);
 TarnExtent *_tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size);
 void _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece);
 void _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece);
-void _tarn_range_cut_piece (TarnPiece *piece);
-void _tarn_range_cut_mapped_piece (TarnPiece *piece);
+void _tarn_range_cut_piece (TarnPiece *piece, gboolean stays_mapped);
 void _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last);
 void _tarn_arena_free_slabs (TarnArena *arena);
 TarnPiece *_tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece);
@@ -774,15 +763,20 @@ gsize _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes);
 void _tarn_heap_expire (TarnHeap *heap);
 gboolean _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error);
 void _tarn_heap_end_change (TarnHeap *heap);
-/* More functions of grow.c.  The caller of these seven holds the heap's lock.  Only
+/* More functions of grow.c.  The caller of these six holds the heap's lock.  Only
  * _tarn_heap_release_idle () releases the lock, during driver calls. */
 gsize _tarn_heap_get_limit (const TarnHeap *heap);
 gboolean _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error);
-gboolean _tarn_heap_has_run_out (const GError *error);
 void _tarn_heap_note_peak (TarnHeap *heap);
 TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
 gboolean _tarn_piece_can_go (const TarnPiece *piece);
 gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
+
+/* Functions of grow-virtual.c, for the reserved addresses of ranges.  The caller of the first one
+ * holds the heap's lock, and the function releases the lock during driver calls.  The caller of the
+ * second one does not hold the lock, and has removed the range's arena from TarnHeap.arenas. */
+void _tarn_range_tidy (TarnHeapRange *range);
+void _tarn_range_clear (TarnHeapRange *range);
 
 /* A function of heap-stats.c.  The caller holds the heap's lock. */
 void _tarn_heap_describe_free (const TarnHeap *heap, GError **error);
@@ -797,9 +791,8 @@ void _tarn_heap_thaw (TarnAllocator *heap);
 void _tarn_heap_tell (TarnAllocator *heap, TarnListener *listener);
 void _tarn_heap_tell_counters (TarnAllocator *heap, TarnListener *listener);
 
-/* Functions of heap-check.c, which check the heap's invariants.  The caller holds the heap's lock
+/* A function of heap-check.c, which checks the heap's invariants.  The caller holds the heap's lock
  * and has forbidden read sections. */
-gboolean _tarn_heap_check (TarnHeap *heap, gchar **violation);
 void _tarn_heap_assert_valid (TarnHeap *heap);
 
 /* Asserts that the caller holds the heap's lock and has forbidden read sections.  Then no other

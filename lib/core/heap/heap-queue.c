@@ -20,14 +20,14 @@
 
 /* Removes an unused struct of @size bytes from a list, so that the caller can reuse the struct.
  * Sets the struct's bytes from @offset on to 0; the fields before @offset keep their values.
- * Returns NULL if the list is empty. */
+ * If the list is empty, returns a new struct, in which all bytes are 0. */
 static gpointer
 take_dead (GSList **dead, gsize offset, gsize size)
 {
   gchar *taken;
 
   if (*dead == NULL)
-    return NULL;
+    return _tarn_aligned_alloc0 (TARN_CACHE_LINES, size);
   taken = (*dead)->data;
   *dead = g_slist_delete_link (*dead, *dead);
   memset (taken + offset, 0, size - offset);
@@ -42,8 +42,6 @@ add_arena (TarnHeapQueue *queue)
   TarnArena *arena
       = take_dead (&heap->dead_arenas, G_STRUCT_OFFSET (TarnArena, queue), sizeof *arena);
 
-  if (arena == NULL)
-    arena = _tarn_aligned_new0 (TarnArena);
   arena->queue = queue;
   arena->heap = heap;
   for (guint i = 0; i < TARN_N_RANGES; i++)
@@ -77,8 +75,6 @@ _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
   TarnHeapQueue *queue
       = take_dead (&heap->dead_queues, G_STRUCT_OFFSET (TarnHeapQueue, heap), sizeof *queue);
 
-  if (queue == NULL)
-    queue = _tarn_aligned_new0 (TarnHeapQueue);
   queue->heap = heap;
   queue->handle = handle;
   set_number (queue, handle != NULL ? ++heap->last_number : 0);
@@ -135,8 +131,8 @@ _tarn_queue_add_arenas (TarnHeapQueue *queue)
   queue->has_shared_arena = has_shared_arena (queue);
 }
 
-gboolean
-_tarn_queue_has_pieces (const TarnHeapQueue *queue)
+static gboolean
+has_pieces (const TarnHeapQueue *queue)
 {
   for (guint i = 0; i < queue->n_arenas; i++)
     if (queue->arenas[i]->n_pieces > 0)
@@ -353,7 +349,7 @@ free_arena (TarnArena *arena)
 
   _tarn_heap_unlock (heap);
   for (guint i = 0; i < TARN_N_RANGES; i++)
-    heap->growth->clear (&arena->ranges[i]);
+    _tarn_range_clear (&arena->ranges[i]);
   _tarn_heap_lock (heap);
   heap->dead_arenas = g_slist_prepend (heap->dead_arenas, arena);
 }
@@ -368,7 +364,7 @@ _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
   gpointer handle = queue->handle != NULL ? queue->handle : queue->left;
 
   _tarn_assert_locked (&heap->lock);
-  g_assert (!_tarn_queue_has_pieces (queue) && queue->n_calls == 0 && queue->aliases.length == 0);
+  g_assert (!has_pieces (queue) && queue->n_calls == 0 && queue->aliases.length == 0);
   g_queue_unlink (&heap->all_queues, &queue->link);
   for (guint i = 0; i < queue->n_arenas; i++)
     g_queue_unlink (&heap->arenas, &queue->arenas[i]->link);
@@ -414,7 +410,7 @@ _tarn_heap_drop_queues (TarnHeap *heap)
       TarnHeapQueue *queue = link->data;
 
       next = link != last ? link->next : NULL;
-      if (queue != heap->nobody && !_tarn_queue_has_pieces (queue) && queue->n_calls == 0)
+      if (queue != heap->nobody && !has_pieces (queue) && queue->n_calls == 0)
         drop (heap, queue);
     }
 }

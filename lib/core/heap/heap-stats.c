@@ -38,7 +38,7 @@ _tarn_heap_describe_free (const TarnHeap *heap, GError **error)
   g_autofree gchar *message = NULL;
 
   _tarn_assert_locked (&heap->lock);
-  if (*error == NULL || !_tarn_heap_has_run_out (*error) || heap->stats.pieces == 0)
+  if (*error == NULL || !tarn_error_is_no_memory (*error) || heap->stats.pieces == 0)
     return;
   message = g_steal_pointer (&(*error)->message);
   (*error)->message

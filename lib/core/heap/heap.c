@@ -315,19 +315,6 @@ heap_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
   _tarn_heap_unlock (heap);
 }
 
-static gsize heap_trim (TarnAllocator *allocator, gsize keep_bytes);
-
-/* The function TarnAllocatorOps.reclaim of a heap: returns the heap's idle segments to upstream.
- * If the heap can return none, makes the upstream allocator reclaim memory.  Returns TRUE if
- * memory was returned or reclaimed. */
-static gboolean
-heap_reclaim (gpointer user_data)
-{
-  TarnHeap *heap = user_data;
-
-  return heap_trim (&heap->base, 0) > 0 || _tarn_allocator_reclaim (heap->upstream);
-}
-
 static gsize
 heap_trim (TarnAllocator *allocator, gsize keep_bytes)
 {
@@ -339,6 +326,17 @@ heap_trim (TarnAllocator *allocator, gsize keep_bytes)
   _tarn_heap_check_if_full_debug (heap);
   _tarn_heap_unlock (heap);
   return bytes;
+}
+
+/* The function TarnAllocatorOps.reclaim of a heap: returns the heap's idle segments to upstream.
+ * If the heap can return none, makes the upstream allocator reclaim memory.  Returns TRUE if
+ * memory was returned or reclaimed. */
+static gboolean
+heap_reclaim (gpointer user_data)
+{
+  TarnHeap *heap = user_data;
+
+  return heap_trim (&heap->base, 0) > 0 || _tarn_allocator_reclaim (heap->upstream);
 }
 
 /* Makes the limit of the pool over the heap a limit of the heap too.  @limit_bytes is 0 if the pool
@@ -373,7 +371,7 @@ lose_idle (TarnHeap *heap)
   while ((piece = _tarn_heap_next_idle (heap, NULL)) != NULL)
     {
       bytes += piece->size;
-      _tarn_range_cut_piece (piece);
+      _tarn_range_cut_piece (piece, FALSE);
       if (piece->region != NULL)
         piece->region->has_lost = TRUE;
       g_free (piece);
@@ -465,7 +463,6 @@ static const TarnAllocatorClass heap_class = {
   .lose_memory = heap_lose,
   /* No block exists when dispose () runs, because each block has a reference to the heap. */
   .dispose = heap_finalize,
-  .finalize = heap_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
   .trim = heap_trim,

@@ -92,7 +92,7 @@ take_or_give_back (TarnHeap *heap, gsize size, TarnMemory *backing, GError **err
 
   if (take (heap, size, backing, &local))
     return TRUE;
-  if (_tarn_heap_has_run_out (local))
+  if (tarn_error_is_no_memory (local))
     {
       _tarn_heap_poll_events (heap);
       if (_tarn_heap_release_idle (heap, NULL) > 0)

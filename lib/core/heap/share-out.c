@@ -53,35 +53,16 @@ find_stretch (TarnPiece *first, gsize most, gsize *bytes)
   return last;
 }
 
-/* Returns the sum of the sizes of a range's segments in bytes. */
-static gsize
-count_bytes (const TarnHeapRange *range)
-{
-  gsize bytes = 0;
-
-  for (const GList *link = range->pieces.head; link != NULL; link = link->next)
-    bytes += ((const TarnPiece *) link->data)->size;
-  return bytes;
-}
-
 /* Finds the range that has the most bytes, among the ranges of one kind (for small, large or huge
- * requests) in all arenas of a queue.  Sets *most to the bytes of that range. */
+ * requests) in all arenas of a queue. */
 static TarnHeapRange *
-find_richest (const TarnHeapQueue *queue, TarnRangeKind kind, gsize *most)
+find_richest (const TarnHeapQueue *queue, TarnRangeKind kind)
 {
-  TarnHeapRange *richest = NULL;
+  TarnHeapRange *richest = &queue->arenas[0]->ranges[kind];
 
-  *most = 0;
-  for (guint i = 0; i < queue->n_arenas; i++)
-    {
-      gsize bytes = count_bytes (&queue->arenas[i]->ranges[kind]);
-
-      if (richest == NULL || bytes > *most)
-        {
-          richest = &queue->arenas[i]->ranges[kind];
-          *most = bytes;
-        }
-    }
+  for (guint i = 1; i < queue->n_arenas; i++)
+    if (queue->arenas[i]->ranges[kind].bytes > richest->bytes)
+      richest = &queue->arenas[i]->ranges[kind];
   return richest;
 }
 
@@ -91,9 +72,8 @@ find_richest (const TarnHeapQueue *queue, TarnRangeKind kind, gsize *most)
 static void
 even_out (TarnHeapRange *range)
 {
-  gsize most, bytes, own = count_bytes (range);
-  TarnHeapRange *richest = find_richest (range->arena->queue, range->kind, &most);
-  gsize wanted = (most - own) / 2;
+  TarnHeapRange *richest = find_richest (range->arena->queue, range->kind);
+  gsize wanted = (richest->bytes - range->bytes) / 2, bytes;
   GList *next;
 
   for (GList *link = richest->pieces.head; link != NULL && wanted > 0; link = next)

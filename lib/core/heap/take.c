@@ -15,9 +15,7 @@ void
 _tarn_heap_put (TarnHeap *heap, TarnExtent *extent)
 {
   _tarn_heap_close (heap);
-  heap->n_unnamed--;
-  _tarn_range_put (extent->piece->range, extent);
-  _tarn_heap_check_if_full_debug (heap);
+  _tarn_arena_put_with_lock (extent);
 }
 
 /* Takes a free extent of at least @size bytes from the arenas of a queue.  Searches the calling

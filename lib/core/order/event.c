@@ -53,7 +53,7 @@ release_events (TarnAllocator *direct, TarnEvent *events)
     {
       events = event->next;
       if (event->handle != NULL)
-        _tarn_call (direct, event_release, event->handle);
+        _tarn_call_queue (direct, event_release, event->handle);
       g_free (event);
     }
 }

@@ -287,7 +287,7 @@ query_events (TarnPool *pool, const TarnRequest *request)
         return;
       if (event == NULL)
         are_done = TRUE;
-      else if (are_done && _tarn_call (direct, event_is_done, event->handle))
+      else if (are_done && _tarn_call_queue (direct, event_is_done, event->handle))
         g_atomic_int_set (&event->is_done, TRUE);
       else
         are_done = FALSE;

@@ -243,11 +243,7 @@ _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
 gpointer
 _tarn_pool_get_fresh_queue (const TarnPool *pool)
 {
-  TarnAllocator *direct = pool->upstream->direct;
-
-  if (direct->ops.fresh_queue == NULL || pool->heap != NULL)
-    return NULL;
-  return _tarn_call_plain (direct, fresh_queue);
+  return pool->heap != NULL ? NULL : _tarn_allocator_get_fresh_queue (pool->upstream->direct);
 }
 
 /* Sets *fresh to the queue on which the backend makes fresh memory ready, with a reference, or to

@@ -335,7 +335,7 @@ _tarn_pool_ask_recorded (TarnPool *pool)
       _tarn_mutex_unlock (&pool->lock);
       if (event == NULL)
         return FALSE;
-      is_done = _tarn_call (direct, event_is_done, event->handle);
+      is_done = _tarn_call_queue (direct, event_is_done, event->handle);
       if (is_done)
         g_atomic_int_set (&event->is_done, TRUE);
       _tarn_mutex_lock (&pool->lock);

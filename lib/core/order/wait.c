@@ -161,7 +161,7 @@ await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
 
   _tarn_assert_not_locked (&pool->lock);
   if (!_tarn_allocator_wait (direct, event->handle, NULL, &local)
-      && !_tarn_call (direct, event_is_done, event->handle))
+      && !_tarn_call_queue (direct, event_is_done, event->handle))
     {
       g_propagate_error (error, local);
       return FALSE;
