@@ -11,6 +11,7 @@
 #include <tarn/debug.h>
 
 #include "base/fork-private.h"
+#include "base/ref-private.h"
 #include "record/record-private.h"
 
 static TarnMutex lock = TARN_MUTEX_INIT;
@@ -128,7 +129,7 @@ list_all (void)
     {
       TarnAllocator *allocator = ((const TarnGuarded *) link->data)->self;
 
-      if (_tarn_allocator_try_ref (allocator))
+      if (_tarn_try_ref (&allocator->ref_count))
         g_ptr_array_add (list, allocator);
     }
   _tarn_mutex_unlock (&lock);

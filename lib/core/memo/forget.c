@@ -192,7 +192,7 @@ tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
   if (first_arg == NULL && memo->ops.current_first_arg != NULL
       && (first_arg = memo->ops.current_first_arg (memo->user_data, NULL)) == NULL)
     return;
-  has_begun = _tarn_memo_try_ref (memo);
+  has_begun = _tarn_try_ref (&memo->ref_count);
   forget (memo, &(Which){ .first_arg = first_arg, .is_any_id = TRUE });
   if (memo->ops.upstream != NULL)
     {
@@ -213,7 +213,7 @@ tarn_memo_clear (TarnMemo *memo)
 
   if (_tarn_forked ())
     return;
-  has_begun = _tarn_memo_try_ref (memo);
+  has_begun = _tarn_try_ref (&memo->ref_count);
   _tarn_memo_forget_all (memo);
   if (memo->ops.upstream != NULL)
     {
@@ -266,7 +266,7 @@ list_memos (const gchar *kind)
   _tarn_mutex_lock (&lock);
   for (TarnMemo *memo = memos; memo != NULL; memo = memo->next)
     if ((kind == NULL || g_strcmp0 (memo->ops.first_arg_kind, kind) == 0)
-        && _tarn_memo_try_ref (memo))
+        && _tarn_try_ref (&memo->ref_count))
       g_ptr_array_add (list, memo);
   _tarn_mutex_unlock (&lock);
   return list;

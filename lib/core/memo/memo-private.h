@@ -18,6 +18,7 @@
 
 #include <tarn/memo.h>
 
+#include "base/ref-private.h"
 #include "base/thread-private.h"
 #include "common/whole-private.h"
 
@@ -164,11 +165,9 @@ gboolean _tarn_memo_set_unreferenced (GError **error);
 void _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *probe);
 gboolean _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id);
 
-/* _tarn_memo_try_ref () takes a reference that keeps a memo alive while the memo calls functions of
- * the program, because these functions may release the program's last reference.  If the memo's
- * last reference was already released, takes none, and returns FALSE.  _tarn_memo_end_call ()
- * releases the reference.  @has_begun: the result of _tarn_memo_try_ref (). */
-gboolean _tarn_memo_try_ref (TarnMemo *memo);
+/* Ends a call in which the memo calls functions of the program.  These functions may release the
+ * program's last reference, so the call begins with _tarn_try_ref (), which keeps the memo alive.
+ * This function releases that reference.  @has_begun: the result of _tarn_try_ref (). */
 void _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun);
 
 /* compute.c */
