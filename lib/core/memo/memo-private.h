@@ -143,8 +143,8 @@ struct _TarnMemo
    * took the lock; TarnMemoLocal counts the others. */
   TarnMemoStats stats;
 
-  gint ref_count;            /* atomic; includes a reference for each call that computes or waits */
-  TarnMemo *previous, *next; /* neighbours in the list of all memos, whose lock guards them */
+  gint ref_count; /* atomic; includes a reference for each call that computes or waits */
+  GList all_link; /* the link in the list of all memos, whose lock guards it */
 };
 
 typedef enum
