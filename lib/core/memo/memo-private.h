@@ -113,7 +113,7 @@ typedef struct
  * changes the order of entries.  The memo may call the program's functions equal and ref_value in a
  * read section, or while the calling thread holds the memo's lock.
  *
- * Invariants, whenever no thread holds the memo's lock (_tarn_memo_check () checks them):
+ * Invariants, whenever no thread holds the memo's lock (memo-check.c checks them):
  *
  *     each entry is in the table entries once, by its probe, and in the queue of its group
  *     no group is empty, and no two groups have the same first argument and id
@@ -191,7 +191,6 @@ gboolean _tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, 
                                     gpointer *value, GError **error);
 
 /* memo-check.c */
-const gchar *_tarn_memo_check (TarnMemo *memo);
 void _tarn_memo_assert_valid (TarnMemo *memo);
 
 /* Checks the memo's invariants in builds with --enable-debug=full; does nothing in other builds.

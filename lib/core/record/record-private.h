@@ -171,7 +171,6 @@ _tarn_record_get_code (const GError *error)
 guint32 _tarn_tag_get_current (void); /* the calling thread's tag; 0 if it has none */
 const gchar *_tarn_tag_get_text (guint32 tag);
 gchar *_tarn_tag_quote (guint32 tag);
-guint32 _tarn_tags_get_n (void);
 
 /* stack.c */
 
