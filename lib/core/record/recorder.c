@@ -66,8 +66,7 @@ static struct
 
 static TarnMutex lock = TARN_MUTEX_INIT;
 /* Signalled when a buffer is full, or when the recorder's thread has to end. */
-static TarnCond changed;
-static TarnOnce changed_once = TARN_ONCE_INIT;
+static TarnCond changed = TARN_COND_INIT;
 
 static void (*last_words) (void); /* atomic */
 
@@ -378,12 +377,6 @@ write_header (GError **error)
   return set_file_error (error, recorder.path);
 }
 
-static void
-init_changed (void)
-{
-  _tarn_cond_init (&changed);
-}
-
 /* Stops the recording when the process exits.  Logs write errors and the number of lost events,
  * because the program can no longer ask for them. */
 static void
@@ -450,7 +443,6 @@ start (const gchar *path, const TarnRecordOptions *options, GError **error)
   recorder.n_written = recorder.n_failed = recorder.written_bytes = 0;
   for (TarnStream *stream = recorder.streams; stream != NULL; stream = stream->next)
     stream->n_lost = stream->lost = 0;
-  _tarn_once (&changed_once, init_changed);
   if (write_header (error))
     recorder.thread = _tarn_own_thread_new ("tarn-recorder", run, NULL, error);
   if (recorder.thread == NULL)
