@@ -383,16 +383,16 @@ static void
 stop_at_exit (void)
 {
   g_autoptr (GError) error = NULL;
-  TarnRecordStats stats;
+  TarnTraceStats stats;
 
   if (_tarn_forked () || !_tarn_records ())
     return;
   if (!_tarn_record_stop (&error))
     g_message ("recording: %s", error->message);
   _tarn_record_get_stats (&stats);
-  if (stats.lost > 0)
+  if (stats.lost_events > 0)
     g_message ("recording: %s: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " events were lost",
-               recorder.path, stats.lost, stats.lost + stats.events);
+               recorder.path, stats.lost_events, stats.lost_events + stats.events);
 }
 
 /* Closes the file in a child of fork ().  The file stays locked as long as the parent or the child
@@ -417,7 +417,7 @@ watch_process (void)
 }
 
 static gboolean
-start (const gchar *path, const TarnRecordOptions *options, GError **error)
+start (const gchar *path, const TarnTraceOptions *options, GError **error)
 {
   static TarnOnce process_once = TARN_ONCE_INIT;
 
@@ -465,7 +465,7 @@ fork_error (GError **error)
 
 /* Begins to record to a file. */
 gboolean
-_tarn_record_start (const gchar *path, const TarnRecordOptions *options, GError **error)
+_tarn_record_start (const gchar *path, const TarnTraceOptions *options, GError **error)
 {
   gboolean is_started;
 
@@ -584,13 +584,13 @@ _tarn_record_stop (GError **error)
 
 /* Gets the counters of the active recording, or of the last recording if none is active. */
 void
-_tarn_record_get_stats (TarnRecordStats *stats)
+_tarn_record_get_stats (TarnTraceStats *stats)
 {
   _tarn_mutex_lock (&lock);
   stats->events = __atomic_load_n (&recorder.n_written, __ATOMIC_RELAXED);
-  stats->lost = __atomic_load_n (&recorder.n_failed, __ATOMIC_RELAXED);
+  stats->lost_events = __atomic_load_n (&recorder.n_failed, __ATOMIC_RELAXED);
   stats->written_bytes = __atomic_load_n (&recorder.written_bytes, __ATOMIC_RELAXED);
   for (const TarnStream *stream = recorder.streams; stream != NULL; stream = stream->next)
-    stats->lost += __atomic_load_n (&stream->lost, __ATOMIC_RELAXED);
+    stats->lost_events += __atomic_load_n (&stream->lost, __ATOMIC_RELAXED);
   _tarn_mutex_unlock (&lock);
 }
