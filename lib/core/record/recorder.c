@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <tarn/error.h>
 #include <unistd.h>
 
@@ -147,41 +146,38 @@ _tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBuffer *full)
 
 /* Writing to the file */
 
-/* Writes two arrays of bytes to the file, one after the other.  Returns FALSE if this write or an
- * earlier write of the recording has failed. */
+/* Writes bytes to the file.  Returns FALSE if this write or an earlier write of the recording has
+ * failed. */
 static gboolean
-write_all (struct iovec *parts)
+write_all (gconstpointer bytes, gsize size)
 {
-  guint i = 0;
+  const guchar *rest = bytes;
 
-  while (i < 2 && recorder.failure == 0)
+  while (size > 0 && recorder.failure == 0)
     {
-      gssize n = writev (recorder.file, parts + i, (gint) (2 - i));
+      gssize n = write (recorder.file, rest, size);
 
       if (n < 0 && errno != EINTR && errno != EAGAIN)
         recorder.failure = errno;
-      for (; i < 2 && n >= 0 && (gsize) n >= parts[i].iov_len; i++)
-        n -= (gssize) parts[i].iov_len;
-      if (i < 2 && n > 0)
+      if (n > 0)
         {
-          parts[i].iov_base = (guchar *) parts[i].iov_base + n;
-          parts[i].iov_len -= (gsize) n;
+          rest += n;
+          size -= (gsize) n;
         }
     }
   return recorder.failure == 0;
 }
 
 static gboolean
-write_packet (guint32 stream, guint32 flags, guint64 time, gpointer bytes, gsize size)
+write_packet (guint32 stream, guint32 flags, guint64 time, gconstpointer bytes, gsize size)
 {
   TarnTracePacket packet = { .magic = GUINT32_TO_LE (TARN_TRACE_PACKET_MAGIC),
                              .size = GUINT32_TO_LE ((guint32) size),
                              .stream = GUINT32_TO_LE (stream),
                              .flags = GUINT32_TO_LE (flags),
                              .time = GUINT64_TO_LE (time) };
-  struct iovec parts[2] = { { &packet, sizeof packet }, { bytes, size } };
 
-  if (!write_all (parts))
+  if (!write_all (&packet, sizeof packet) || !write_all (bytes, size))
     return FALSE;
   __atomic_fetch_add (&recorder.written_bytes, sizeof packet + size, __ATOMIC_RELAXED);
   return TRUE;
@@ -367,11 +363,10 @@ write_header (GError **error)
                              .pid = GUINT32_TO_LE ((guint32) getpid ()),
                              .real_time = GUINT64_TO_LE (real),
                              .start = GUINT64_TO_LE (start) };
-  struct iovec parts[2] = { { &header, sizeof header }, { NULL, 0 } };
 
   __atomic_store_n (&recorder.start, start, __ATOMIC_RELAXED);
   recorder.failure = 0;
-  if (write_all (parts))
+  if (write_all (&header, sizeof header))
     return TRUE;
   errno = recorder.failure;
   return set_file_error (error, recorder.path);
