@@ -80,6 +80,9 @@ gboolean _tarn_record_start (const gchar *path, const TarnTraceOptions *options,
 gboolean _tarn_record_stop (GError **error);
 void _tarn_record_get_stats (TarnTraceStats *stats);
 
+/* Sets the error of a call that failed for the file @path with an errno value.  Returns FALSE. */
+gboolean _tarn_record_set_error (GError **error, const gchar *path);
+
 /* Sets a function that _tarn_record_stop () calls just before it ends a recording.  When the
  * process exits, Tarn calls _tarn_record_stop () for an active recording. */
 void _tarn_record_set_last_words (void (*func) (void));

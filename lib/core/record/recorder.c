@@ -291,8 +291,8 @@ run (gpointer data)
 
 /* Start */
 
-static gboolean
-set_file_error (GError **error, const gchar *path)
+gboolean
+_tarn_record_set_error (GError **error, const gchar *path)
 {
   gint code = errno;
   g_autofree gchar *quoted = _tarn_shorten_path (path);
@@ -341,12 +341,12 @@ open_file (const gchar *path, GError **error)
 
   recorder.file = open (path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (recorder.file < 0)
-    return set_file_error (error, path);
+    return _tarn_record_set_error (error, path);
   if (!lock_file (recorder.file))
     g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
                  "%s: another process records to this file", quoted);
   else if (ftruncate (recorder.file, 0) != 0 && errno != EINVAL) /* EINVAL: @path is a pipe */
-    set_file_error (error, path);
+    _tarn_record_set_error (error, path);
   else
     return TRUE;
   close_file ();
@@ -369,7 +369,7 @@ write_header (GError **error)
   if (write_all (&header, sizeof header))
     return TRUE;
   errno = recorder.failure;
-  return set_file_error (error, recorder.path);
+  return _tarn_record_set_error (error, recorder.path);
 }
 
 /* Stops the recording when the process exits.  Logs write errors and the number of lost events,
@@ -554,7 +554,7 @@ stop (GError **error)
   if (recorder.failure == 0)
     return TRUE;
   errno = recorder.failure;
-  set_file_error (error, recorder.path);
+  _tarn_record_set_error (error, recorder.path);
   g_prefix_error (error, "%" G_GUINT64_FORMAT " events were not written: ", recorder.n_failed);
   return FALSE;
 }
