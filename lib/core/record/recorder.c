@@ -534,9 +534,9 @@ stop (GError **error)
                            "nothing is being recorded");
       return FALSE;
     }
-  _tarn_streams_lock_others ();
+  _tarn_mutex_lock (&_tarn_stream_others_lock);
   _tarn_door_close (&_tarn_record_door);
-  _tarn_streams_unlock_others ();
+  _tarn_mutex_unlock (&_tarn_stream_others_lock);
   _tarn_clock_set_recorder (NULL);
   end_streams ();
   g_thread_join (recorder.thread);
