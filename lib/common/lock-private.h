@@ -36,27 +36,20 @@ typedef pthread_once_t TarnOnce;
 #define _tarn_plain_trylock(mutex) (pthread_mutex_trylock (mutex) == 0)
 #define _tarn_plain_unlock(mutex) ((void) pthread_mutex_unlock (mutex))
 #define _tarn_plain_wait(cond, mutex) ((void) pthread_cond_wait ((cond), (mutex)))
+#define _tarn_cond_init(cond) ((void) pthread_cond_init ((cond), NULL))
 #define _tarn_cond_clear(cond) ((void) pthread_cond_destroy (cond))
 #define _tarn_cond_broadcast(cond) ((void) pthread_cond_broadcast (cond))
 #define _tarn_once(once, func) ((void) pthread_once ((once), (func)))
 
-/* Initializes a condition whose timeouts use the clock of g_get_monotonic_time (). */
-static inline void
-_tarn_cond_init (TarnCond *cond)
-{
-  pthread_condattr_t attributes;
-
-  pthread_condattr_init (&attributes);
-  pthread_condattr_setclock (&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init (cond, &attributes);
-  pthread_condattr_destroy (&attributes);
-}
-
+/* Waits like g_cond_wait_until ().  The clock of a condition that PTHREAD_COND_INITIALIZER made is
+ * that of g_get_real_time (), so this function converts @end_time. */
 static inline gboolean
 _tarn_plain_wait_until (TarnCond *cond, TarnPlainMutex *mutex, gint64 end_time)
 {
+  gint64 left = end_time - g_get_monotonic_time ();
+  gint64 real = g_get_real_time () + left; /* read last, so that the wait is not too short */
   struct timespec end
-      = { (time_t) (end_time / G_USEC_PER_SEC), (glong) (end_time % G_USEC_PER_SEC) * 1000 };
+      = { (time_t) (real / G_USEC_PER_SEC), (glong) (real % G_USEC_PER_SEC) * 1000 };
 
   return pthread_cond_timedwait (cond, mutex, &end) == 0;
 }
@@ -187,8 +180,7 @@ _tarn_cond_wait (TarnCond *cond, TarnMutex *mutex)
 }
 
 /* Waits until a condition is signalled, or until the time @end_time by the clock of
- * g_get_monotonic_time ().  Returns FALSE if the time has come without a signal.  The caller has
- * initialized @cond with _tarn_cond_init (). */
+ * g_get_monotonic_time ().  Returns FALSE if the time has come without a signal. */
 static inline gboolean
 _tarn_cond_wait_until (TarnCond *cond, TarnMutex *mutex, gint64 end_time)
 {

@@ -155,8 +155,6 @@ TarnAllocator *_tarn_allocator_new_between (const TarnAllocatorOps *ops, gpointe
 void _tarn_allocator_refuse_size (const TarnAllocator *allocator, gsize size, GError **error);
 void _tarn_allocator_clear (TarnAllocator *allocator);
 
-gboolean _tarn_allocator_try_ref (TarnAllocator *allocator);
-
 /* registry.c */
 void _tarn_allocator_publish (TarnAllocator *allocator);
 void _tarn_allocator_withdraw (TarnAllocator *allocator);

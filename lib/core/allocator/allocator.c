@@ -560,22 +560,6 @@ tarn_allocator_ref (TarnAllocator *allocator)
   return allocator;
 }
 
-/* Takes a reference to an allocator.  Returns FALSE if the allocator's last reference has been
- * released already. */
-gboolean
-_tarn_allocator_try_ref (TarnAllocator *allocator)
-{
-  gint count = g_atomic_int_get (&allocator->ref_count);
-
-  while (count > 0)
-    {
-      if (g_atomic_int_compare_and_exchange (&allocator->ref_count, count, count + 1))
-        return TRUE;
-      count = g_atomic_int_get (&allocator->ref_count);
-    }
-  return FALSE;
-}
-
 void
 tarn_allocator_unref (TarnAllocator *allocator)
 {

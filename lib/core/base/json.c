@@ -58,23 +58,14 @@ _tarn_json_break (TarnJson *json)
   g_string_append_c (json->text, '\n');
 }
 
-static void
-add_null (TarnJson *json, const gchar *name)
-{
-  begin_item (json, name);
-  g_string_append (json->text, "null");
-}
-
 void
 _tarn_json_add_number (TarnJson *json, const gchar *name, guint64 number)
 {
-  if (number > G_MAXINT64)
-    {
-      add_null (json, name);
-      return;
-    }
   begin_item (json, name);
-  append_digits (json->text, number, 10);
+  if (number > G_MAXINT64)
+    g_string_append (json->text, "null");
+  else
+    append_digits (json->text, number, 10);
 }
 
 void
@@ -89,14 +80,14 @@ _tarn_json_add_text (TarnJson *json, const gchar *name, const gchar *text)
 {
   g_autofree gchar *valid = NULL;
 
+  begin_item (json, name);
   if (text == NULL)
     {
-      add_null (json, name);
+      g_string_append (json->text, "null");
       return;
     }
   if (!g_utf8_validate (text, -1, NULL))
     text = valid = g_utf8_make_valid (text, -1);
-  begin_item (json, name);
   g_string_append_c (json->text, '"');
   for (const gchar *c = text; *c != '\0'; c++)
     if (*c == '"' || *c == '\\')
@@ -111,12 +102,12 @@ _tarn_json_add_text (TarnJson *json, const gchar *name, const gchar *text)
 void
 _tarn_json_add_address (TarnJson *json, const gchar *name, guint64 address)
 {
+  begin_item (json, name);
   if (address == 0)
     {
-      add_null (json, name);
+      g_string_append (json->text, "null");
       return;
     }
-  begin_item (json, name);
   g_string_append (json->text, "\"0x");
   append_digits (json->text, address, 16);
   g_string_append_c (json->text, '"');

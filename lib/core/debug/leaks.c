@@ -11,6 +11,7 @@
 #include <tarn/debug.h>
 
 #include "base/fork-private.h"
+#include "base/ref-private.h"
 #include "record/record-private.h"
 
 static TarnMutex lock = TARN_MUTEX_INIT;
@@ -128,7 +129,7 @@ list_all (void)
     {
       TarnAllocator *allocator = ((const TarnGuarded *) link->data)->self;
 
-      if (_tarn_allocator_try_ref (allocator))
+      if (_tarn_try_ref (&allocator->ref_count))
         g_ptr_array_add (list, allocator);
     }
   _tarn_mutex_unlock (&lock);
@@ -165,19 +166,14 @@ report_at_exit (void)
       _tarn_leaks_report (get_guarded (list, i), "the program ends");
 }
 
-static void
-watch_exit (void)
-{
-  atexit (report_at_exit);
-}
-
 void
 _tarn_leaks_watch (TarnGuarded *self)
 {
-  static TarnOnce once = TARN_ONCE_INIT;
+  static gint is_registered; /* atomic */
 
-  if ((self->settings.flags & TARN_DEBUG_LEAKS) != 0)
-    _tarn_once (&once, watch_exit);
+  if ((self->settings.flags & TARN_DEBUG_LEAKS) != 0
+      && g_atomic_int_compare_and_exchange (&is_registered, FALSE, TRUE))
+    atexit (report_at_exit);
   self->all_link.data = self;
   _tarn_mutex_lock (&lock);
   g_queue_push_tail_link (&all, &self->all_link);

@@ -387,7 +387,7 @@ _tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *val
       count_refusal (memo);
       return refuse_recursion (error);
     }
-  has_begun = _tarn_memo_try_ref (memo);
+  has_begun = _tarn_try_ref (&memo->ref_count);
   _tarn_memo_forget_dead (memo, probe);
   is_there = compute_or_wait (memo, probe, value, error);
   _tarn_memo_end_call (memo, has_begun);

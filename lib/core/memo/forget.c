@@ -192,7 +192,7 @@ tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
   if (first_arg == NULL && memo->ops.current_first_arg != NULL
       && (first_arg = memo->ops.current_first_arg (memo->user_data, NULL)) == NULL)
     return;
-  has_begun = _tarn_memo_try_ref (memo);
+  has_begun = _tarn_try_ref (&memo->ref_count);
   forget (memo, &(Which){ .first_arg = first_arg, .is_any_id = TRUE });
   if (memo->ops.upstream != NULL)
     {
@@ -213,7 +213,7 @@ tarn_memo_clear (TarnMemo *memo)
 
   if (_tarn_forked ())
     return;
-  has_begun = _tarn_memo_try_ref (memo);
+  has_begun = _tarn_try_ref (&memo->ref_count);
   _tarn_memo_forget_all (memo);
   if (memo->ops.upstream != NULL)
     {
@@ -225,19 +225,16 @@ tarn_memo_clear (TarnMemo *memo)
 
 /* All memos of the process */
 
-static TarnMutex lock
-    = TARN_MUTEX_INIT; /* guards the list of all memos: memos, previous and next */
-static TarnMemo *memos;
+static TarnMutex lock = TARN_MUTEX_INIT; /* guards the list of all memos */
+static GQueue memos;                     /* linked by all_link, the newest first */
 
 /* Adds a memo to the list of all memos of the process. */
 void
 _tarn_memo_register (TarnMemo *memo)
 {
+  memo->all_link.data = memo;
   _tarn_mutex_lock (&lock);
-  memo->next = memos;
-  if (memos != NULL)
-    memos->previous = memo;
-  memos = memo;
+  g_queue_push_head_link (&memos, &memo->all_link);
   _tarn_mutex_unlock (&lock);
 }
 
@@ -246,12 +243,7 @@ void
 _tarn_memo_unregister (TarnMemo *memo)
 {
   _tarn_mutex_lock (&lock);
-  if (memo->previous != NULL)
-    memo->previous->next = memo->next;
-  else
-    memos = memo->next;
-  if (memo->next != NULL)
-    memo->next->previous = memo->previous;
+  g_queue_unlink (&memos, &memo->all_link);
   _tarn_mutex_unlock (&lock);
 }
 
@@ -264,10 +256,14 @@ list_memos (const gchar *kind)
   GPtrArray *list = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_memo_unref);
 
   _tarn_mutex_lock (&lock);
-  for (TarnMemo *memo = memos; memo != NULL; memo = memo->next)
-    if ((kind == NULL || g_strcmp0 (memo->ops.first_arg_kind, kind) == 0)
-        && _tarn_memo_try_ref (memo))
-      g_ptr_array_add (list, memo);
+  for (GList *link = memos.head; link != NULL; link = link->next)
+    {
+      TarnMemo *memo = link->data;
+
+      if ((kind == NULL || g_strcmp0 (memo->ops.first_arg_kind, kind) == 0)
+          && _tarn_try_ref (&memo->ref_count))
+        g_ptr_array_add (list, memo);
+    }
   _tarn_mutex_unlock (&lock);
   return list;
 }

@@ -63,18 +63,6 @@ find_violation (const TarnMemo *memo)
   return violation;
 }
 
-/* Returns a text about a violated invariant of a memo, or NULL.  Takes the memo's lock. */
-const gchar *
-_tarn_memo_check (TarnMemo *memo)
-{
-  const gchar *violation;
-
-  _tarn_mutex_lock (&memo->lock);
-  violation = find_violation (memo);
-  _tarn_mutex_unlock (&memo->lock);
-  return violation;
-}
-
 /* Aborts the program if an invariant of a memo is violated.  The caller holds the memo's lock. */
 void
 _tarn_memo_assert_valid (TarnMemo *memo)

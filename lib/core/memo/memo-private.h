@@ -18,6 +18,7 @@
 
 #include <tarn/memo.h>
 
+#include "base/ref-private.h"
 #include "base/thread-private.h"
 #include "common/whole-private.h"
 
@@ -112,7 +113,7 @@ typedef struct
  * changes the order of entries.  The memo may call the program's functions equal and ref_value in a
  * read section, or while the calling thread holds the memo's lock.
  *
- * Invariants, whenever no thread holds the memo's lock (_tarn_memo_check () checks them):
+ * Invariants, whenever no thread holds the memo's lock (memo-check.c checks them):
  *
  *     each entry is in the table entries once, by its probe, and in the queue of its group
  *     no group is empty, and no two groups have the same first argument and id
@@ -142,8 +143,8 @@ struct _TarnMemo
    * took the lock; TarnMemoLocal counts the others. */
   TarnMemoStats stats;
 
-  gint ref_count;            /* atomic; includes a reference for each call that computes or waits */
-  TarnMemo *previous, *next; /* neighbours in the list of all memos, whose lock guards them */
+  gint ref_count; /* atomic; includes a reference for each call that computes or waits */
+  GList all_link; /* the link in the list of all memos, whose lock guards it */
 };
 
 typedef enum
@@ -164,11 +165,9 @@ gboolean _tarn_memo_set_unreferenced (GError **error);
 void _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *probe);
 gboolean _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id);
 
-/* _tarn_memo_try_ref () takes a reference that keeps a memo alive while the memo calls functions of
- * the program, because these functions may release the program's last reference.  If the memo's
- * last reference was already released, takes none, and returns FALSE.  _tarn_memo_end_call ()
- * releases the reference.  @has_begun: the result of _tarn_memo_try_ref (). */
-gboolean _tarn_memo_try_ref (TarnMemo *memo);
+/* Ends a call in which the memo calls functions of the program.  These functions may release the
+ * program's last reference, so the call begins with _tarn_try_ref (), which keeps the memo alive.
+ * This function releases that reference.  @has_begun: the result of _tarn_try_ref (). */
 void _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun);
 
 /* compute.c */
@@ -192,7 +191,6 @@ gboolean _tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, 
                                     gpointer *value, GError **error);
 
 /* memo-check.c */
-const gchar *_tarn_memo_check (TarnMemo *memo);
 void _tarn_memo_assert_valid (TarnMemo *memo);
 
 /* Checks the memo's invariants in builds with --enable-debug=full; does nothing in other builds.

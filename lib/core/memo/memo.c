@@ -265,7 +265,7 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
     case TARN_MEMO_UNREFERENCED:
       return _tarn_memo_set_unreferenced (error);
     case TARN_MEMO_NONE_OF_OWN:
-      has_begun = _tarn_memo_try_ref (memo);
+      has_begun = _tarn_try_ref (&memo->ref_count);
       is_there = _tarn_memo_give_own_value (memo, &probe, found, value, error);
       _tarn_memo_end_call (memo, has_begun);
       return is_there;
@@ -370,24 +370,7 @@ tarn_memo_ref (TarnMemo *memo)
   return memo;
 }
 
-/* Takes a reference to a memo.  If the last reference was already released, takes none, and returns
- * FALSE. */
-gboolean
-_tarn_memo_try_ref (TarnMemo *memo)
-{
-  gint count = g_atomic_int_get (&memo->ref_count);
-
-  while (count > 0)
-    {
-      if (g_atomic_int_compare_and_exchange (&memo->ref_count, count, count + 1))
-        return TRUE;
-      count = g_atomic_int_get (&memo->ref_count);
-    }
-  return FALSE;
-}
-
-/* Releases the reference that _tarn_memo_try_ref () took, if it took one.  @has_begun: the result
- * of _tarn_memo_try_ref (). */
+/* Releases the reference that _tarn_try_ref () took, if it took one. */
 void
 _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun)
 {

@@ -108,16 +108,11 @@ print_at_exit (void)
   g_printerr ("%s", lines->str);
 }
 
-static void
-begin_to_print (void)
-{
-  atexit (print_at_exit);
-}
-
 void
 _tarn_pool_print_stats_at_exit (void)
 {
-  static TarnOnce once = TARN_ONCE_INIT;
+  static gint is_registered; /* atomic */
 
-  _tarn_once (&once, begin_to_print);
+  if (g_atomic_int_compare_and_exchange (&is_registered, FALSE, TRUE))
+    atexit (print_at_exit);
 }

@@ -15,19 +15,13 @@
 
 /* The lock of the condition @freed, on which all waiting threads sleep. */
 static TarnMutex lock = TARN_MUTEX_INIT;
-static TarnCond freed; /* signalled after a free in any pool for which a request waits */
-static TarnOnce once = TARN_ONCE_INIT;
+/* Signalled after a free in any pool for which a request waits. */
+static TarnCond freed = TARN_COND_INIT;
 
 /* Describes the calling thread's request that waits until pools have free memory.  The thread sets
  * this variable only while it tries again to allocate, so that a free by the thread itself is not
  * mistaken for a free by another thread.  NULL at other times. */
 static _Thread_local TarnRoomWait *current;
-
-static void
-init (void)
-{
-  _tarn_cond_init (&freed);
-}
 
 /* Stops a pool's read sections for a waiting request, so that each free takes the pool's lock and
  * wakes the request.  The caller holds the pool's lock. */
@@ -120,7 +114,6 @@ has_news (const TarnRoomWait *wait)
 void
 _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools)
 {
-  _tarn_once (&once, init);
   *wait = (TarnRoomWait){ .pools = pools };
   for_each (wait, begin);
 }

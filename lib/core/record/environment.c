@@ -46,11 +46,11 @@ read_depth (void)
 static void
 begin_to_record (const gchar *path, guint depth)
 {
-  TarnTraceOptions usual = TARN_TRACE_OPTIONS_INIT;
-  TarnRecordOptions options = { .buffer_bytes = usual.buffer_bytes, .stack_depth = depth };
+  TarnTraceOptions options = TARN_TRACE_OPTIONS_INIT;
   g_autofree gchar *file = _tarn_path_expand (path);
   g_autoptr (GError) error = NULL;
 
+  options.stack_depth = depth;
   if (_tarn_record_start (file, &options, &error))
     _tarn_follow (TARN_FOLLOW_FOR_RECORDING, TRUE);
   else

@@ -25,6 +25,7 @@
 #define TARN_RECORD_PRIVATE_H
 
 #include <tarn/error.h>
+#include <tarn/trace.h>
 
 #include "base/thread-private.h"
 #include "common/trace-format-private.h"
@@ -74,23 +75,13 @@ guint64 _tarn_follow_get_start (void);
 
 /* recorder.c */
 
-/* The options of a recording.  The caller sets all fields; there are no defaults. */
-typedef struct
-{
-  gsize buffer_bytes;
-  guint stack_depth;
-} TarnRecordOptions;
-
-typedef struct
-{
-  guint64 events;
-  guint64 lost;
-  guint64 written_bytes;
-} TarnRecordStats;
-
-gboolean _tarn_record_start (const gchar *path, const TarnRecordOptions *options, GError **error);
+/* The structs that callers pass have all fields that this library knows. */
+gboolean _tarn_record_start (const gchar *path, const TarnTraceOptions *options, GError **error);
 gboolean _tarn_record_stop (GError **error);
-void _tarn_record_get_stats (TarnRecordStats *stats);
+void _tarn_record_get_stats (TarnTraceStats *stats);
+
+/* Sets the error of a call that failed for the file @path with an errno value.  Returns FALSE. */
+gboolean _tarn_record_set_error (GError **error, const gchar *path);
 
 /* Sets a function that _tarn_record_stop () calls just before it ends a recording.  When the
  * process exits, Tarn calls _tarn_record_stop () for an active recording. */
@@ -171,7 +162,6 @@ _tarn_record_get_code (const GError *error)
 guint32 _tarn_tag_get_current (void); /* the calling thread's tag; 0 if it has none */
 const gchar *_tarn_tag_get_text (guint32 tag);
 gchar *_tarn_tag_quote (guint32 tag);
-guint32 _tarn_tags_get_n (void);
 
 /* stack.c */
 

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <tarn/error.h>
 #include <unistd.h>
 
@@ -66,8 +65,7 @@ static struct
 
 static TarnMutex lock = TARN_MUTEX_INIT;
 /* Signalled when a buffer is full, or when the recorder's thread has to end. */
-static TarnCond changed;
-static TarnOnce changed_once = TARN_ONCE_INIT;
+static TarnCond changed = TARN_COND_INIT;
 
 static void (*last_words) (void); /* atomic */
 
@@ -148,41 +146,38 @@ _tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBuffer *full)
 
 /* Writing to the file */
 
-/* Writes two arrays of bytes to the file, one after the other.  Returns FALSE if this write or an
- * earlier write of the recording has failed. */
+/* Writes bytes to the file.  Returns FALSE if this write or an earlier write of the recording has
+ * failed. */
 static gboolean
-write_all (struct iovec *parts)
+write_all (gconstpointer bytes, gsize size)
 {
-  guint i = 0;
+  const guchar *rest = bytes;
 
-  while (i < 2 && recorder.failure == 0)
+  while (size > 0 && recorder.failure == 0)
     {
-      gssize n = writev (recorder.file, parts + i, (gint) (2 - i));
+      gssize n = write (recorder.file, rest, size);
 
       if (n < 0 && errno != EINTR && errno != EAGAIN)
         recorder.failure = errno;
-      for (; i < 2 && n >= 0 && (gsize) n >= parts[i].iov_len; i++)
-        n -= (gssize) parts[i].iov_len;
-      if (i < 2 && n > 0)
+      if (n > 0)
         {
-          parts[i].iov_base = (guchar *) parts[i].iov_base + n;
-          parts[i].iov_len -= (gsize) n;
+          rest += n;
+          size -= (gsize) n;
         }
     }
   return recorder.failure == 0;
 }
 
 static gboolean
-write_packet (guint32 stream, guint32 flags, guint64 time, gpointer bytes, gsize size)
+write_packet (guint32 stream, guint32 flags, guint64 time, gconstpointer bytes, gsize size)
 {
   TarnTracePacket packet = { .magic = GUINT32_TO_LE (TARN_TRACE_PACKET_MAGIC),
                              .size = GUINT32_TO_LE ((guint32) size),
                              .stream = GUINT32_TO_LE (stream),
                              .flags = GUINT32_TO_LE (flags),
                              .time = GUINT64_TO_LE (time) };
-  struct iovec parts[2] = { { &packet, sizeof packet }, { bytes, size } };
 
-  if (!write_all (parts))
+  if (!write_all (&packet, sizeof packet) || !write_all (bytes, size))
     return FALSE;
   __atomic_fetch_add (&recorder.written_bytes, sizeof packet + size, __ATOMIC_RELAXED);
   return TRUE;
@@ -296,8 +291,8 @@ run (gpointer data)
 
 /* Start */
 
-static gboolean
-set_file_error (GError **error, const gchar *path)
+gboolean
+_tarn_record_set_error (GError **error, const gchar *path)
 {
   gint code = errno;
   g_autofree gchar *quoted = _tarn_shorten_path (path);
@@ -346,12 +341,12 @@ open_file (const gchar *path, GError **error)
 
   recorder.file = open (path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (recorder.file < 0)
-    return set_file_error (error, path);
+    return _tarn_record_set_error (error, path);
   if (!lock_file (recorder.file))
     g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
                  "%s: another process records to this file", quoted);
   else if (ftruncate (recorder.file, 0) != 0 && errno != EINVAL) /* EINVAL: @path is a pipe */
-    set_file_error (error, path);
+    _tarn_record_set_error (error, path);
   else
     return TRUE;
   close_file ();
@@ -368,20 +363,13 @@ write_header (GError **error)
                              .pid = GUINT32_TO_LE ((guint32) getpid ()),
                              .real_time = GUINT64_TO_LE (real),
                              .start = GUINT64_TO_LE (start) };
-  struct iovec parts[2] = { { &header, sizeof header }, { NULL, 0 } };
 
   __atomic_store_n (&recorder.start, start, __ATOMIC_RELAXED);
   recorder.failure = 0;
-  if (write_all (parts))
+  if (write_all (&header, sizeof header))
     return TRUE;
   errno = recorder.failure;
-  return set_file_error (error, recorder.path);
-}
-
-static void
-init_changed (void)
-{
-  _tarn_cond_init (&changed);
+  return _tarn_record_set_error (error, recorder.path);
 }
 
 /* Stops the recording when the process exits.  Logs write errors and the number of lost events,
@@ -390,16 +378,16 @@ static void
 stop_at_exit (void)
 {
   g_autoptr (GError) error = NULL;
-  TarnRecordStats stats;
+  TarnTraceStats stats;
 
   if (_tarn_forked () || !_tarn_records ())
     return;
   if (!_tarn_record_stop (&error))
     g_message ("recording: %s", error->message);
   _tarn_record_get_stats (&stats);
-  if (stats.lost > 0)
+  if (stats.lost_events > 0)
     g_message ("recording: %s: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " events were lost",
-               recorder.path, stats.lost, stats.lost + stats.events);
+               recorder.path, stats.lost_events, stats.lost_events + stats.events);
 }
 
 /* Closes the file in a child of fork ().  The file stays locked as long as the parent or the child
@@ -424,7 +412,7 @@ watch_process (void)
 }
 
 static gboolean
-start (const gchar *path, const TarnRecordOptions *options, GError **error)
+start (const gchar *path, const TarnTraceOptions *options, GError **error)
 {
   static TarnOnce process_once = TARN_ONCE_INIT;
 
@@ -450,7 +438,6 @@ start (const gchar *path, const TarnRecordOptions *options, GError **error)
   recorder.n_written = recorder.n_failed = recorder.written_bytes = 0;
   for (TarnStream *stream = recorder.streams; stream != NULL; stream = stream->next)
     stream->n_lost = stream->lost = 0;
-  _tarn_once (&changed_once, init_changed);
   if (write_header (error))
     recorder.thread = _tarn_own_thread_new ("tarn-recorder", run, NULL, error);
   if (recorder.thread == NULL)
@@ -473,7 +460,7 @@ fork_error (GError **error)
 
 /* Begins to record to a file. */
 gboolean
-_tarn_record_start (const gchar *path, const TarnRecordOptions *options, GError **error)
+_tarn_record_start (const gchar *path, const TarnTraceOptions *options, GError **error)
 {
   gboolean is_started;
 
@@ -547,9 +534,9 @@ stop (GError **error)
                            "nothing is being recorded");
       return FALSE;
     }
-  _tarn_streams_lock_others ();
+  _tarn_mutex_lock (&_tarn_stream_others_lock);
   _tarn_door_close (&_tarn_record_door);
-  _tarn_streams_unlock_others ();
+  _tarn_mutex_unlock (&_tarn_stream_others_lock);
   _tarn_clock_set_recorder (NULL);
   end_streams ();
   g_thread_join (recorder.thread);
@@ -567,7 +554,7 @@ stop (GError **error)
   if (recorder.failure == 0)
     return TRUE;
   errno = recorder.failure;
-  set_file_error (error, recorder.path);
+  _tarn_record_set_error (error, recorder.path);
   g_prefix_error (error, "%" G_GUINT64_FORMAT " events were not written: ", recorder.n_failed);
   return FALSE;
 }
@@ -592,13 +579,13 @@ _tarn_record_stop (GError **error)
 
 /* Gets the counters of the active recording, or of the last recording if none is active. */
 void
-_tarn_record_get_stats (TarnRecordStats *stats)
+_tarn_record_get_stats (TarnTraceStats *stats)
 {
   _tarn_mutex_lock (&lock);
   stats->events = __atomic_load_n (&recorder.n_written, __ATOMIC_RELAXED);
-  stats->lost = __atomic_load_n (&recorder.n_failed, __ATOMIC_RELAXED);
+  stats->lost_events = __atomic_load_n (&recorder.n_failed, __ATOMIC_RELAXED);
   stats->written_bytes = __atomic_load_n (&recorder.written_bytes, __ATOMIC_RELAXED);
   for (const TarnStream *stream = recorder.streams; stream != NULL; stream = stream->next)
-    stats->lost += __atomic_load_n (&stream->lost, __ATOMIC_RELAXED);
+    stats->lost_events += __atomic_load_n (&stream->lost, __ATOMIC_RELAXED);
   _tarn_mutex_unlock (&lock);
 }

@@ -71,8 +71,11 @@ guint64 _tarn_recorder_get_start (void);
 guint _tarn_recorder_get_stack_depth (void);
 
 /* stream.c */
-void _tarn_streams_lock_others (void);
-void _tarn_streams_unlock_others (void);
+
+/* The lock of the stream that all threads without a TarnThread struct share.  A thread has no
+ * TarnThread before it first calls a function of Tarn that registers the thread, and while the
+ * thread is ending. */
+extern TarnMutex _tarn_stream_others_lock __attribute__ ((visibility ("hidden")));
 
 /* Functions that append a number or a text to @bytes, in the format of events.  The recorder's
  * thread uses them for events that it writes itself. */

@@ -62,23 +62,8 @@ static const gchar *const formats[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_PART] = "aa",
 };
 
-/* The stream of events that all threads without a TarnThread struct share, and the lock of this
- * stream.  A thread has no TarnThread before it first calls a function of Tarn that registers the
- * thread, and while the thread is ending. */
-static TarnMutex others_lock = TARN_MUTEX_INIT;
-static TarnStream *others;
-
-void
-_tarn_streams_lock_others (void)
-{
-  _tarn_mutex_lock (&others_lock);
-}
-
-void
-_tarn_streams_unlock_others (void)
-{
-  _tarn_mutex_unlock (&others_lock);
-}
+TarnMutex _tarn_stream_others_lock = TARN_MUTEX_INIT;
+static TarnStream *others; /* the stream that threads without a TarnThread share */
 
 guint64
 _tarn_record_get_time (void)
@@ -247,7 +232,7 @@ commit (TarnStream *stream, const guchar *next)
 typedef struct
 {
   /* The calling thread, if it is in a read section of the recorder.  NULL if the thread instead
-   * holds others_lock, the lock of the stream that several threads share. */
+   * holds _tarn_stream_others_lock, the lock of the stream that several threads share. */
   TarnThread *visitor;
   TarnStream *stream;
   guint64 thread; /* the calling thread's number in the system */
@@ -259,10 +244,10 @@ typedef struct
 static gboolean
 enter_others (Writer *self)
 {
-  _tarn_mutex_lock (&others_lock);
+  _tarn_mutex_lock (&_tarn_stream_others_lock);
   if (!_tarn_door_is_open_to_others (&_tarn_record_door))
     {
-      _tarn_mutex_unlock (&others_lock);
+      _tarn_mutex_unlock (&_tarn_stream_others_lock);
       return FALSE;
     }
   if (others == NULL)
@@ -302,7 +287,7 @@ leave (const Writer *self)
   if (TARN_LIKELY (self->visitor != NULL))
     _tarn_thread_leave (self->visitor);
   else
-    _tarn_mutex_unlock (&others_lock);
+    _tarn_mutex_unlock (&_tarn_stream_others_lock);
 }
 
 /* Returns TRUE if an event of this kind is a step: it records a call by the program.  Other events

@@ -368,13 +368,6 @@ add_found (Resolver *resolver, const GArray *choices, const GArray *found)
                         g_array_index (choices, Choice, g_array_index (found, guint, i)).item);
 }
 
-static void
-add_all (Resolver *resolver, const GArray *choices)
-{
-  for (guint i = 0; i < choices->len; i++)
-    g_array_append_val (resolver->items, g_array_index (choices, Choice, i).item);
-}
-
 /* For each name, adds to the result the first device of @platforms that the name matches (all
  * devices if the name is "*").  Fails if a name matches no device.  If @names is NULL, adds all
  * devices of @platforms. */
@@ -384,8 +377,8 @@ resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *name
   g_autoptr (GArray) choices = device_choices (resolver, platforms);
   g_autoptr (GArray) found = g_array_new (FALSE, FALSE, sizeof (guint));
 
-  if (names == NULL)
-    add_all (resolver, choices);
+  for (guint i = 0; names == NULL && i < choices->len; i++)
+    g_array_append_val (found, i);
   for (guint i = 0; names != NULL && i < names->len; i++)
     if (!find_choices (resolver, &g_array_index (names, TarnSelectionName, i), choices, FALSE,
                        found))
@@ -430,24 +423,24 @@ resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GA
   return TRUE;
 }
 
-/* Finds the first platform of *choices, an array of OpenCL platforms, that a name matches.  Removes
- * all other platforms from *choices.  Fails if the name matches no platform. */
+/* Finds the first platform of @choices, an array of OpenCL platforms, that a name matches.  Removes
+ * all other platforms from @choices.  Fails if the name matches no platform. */
 static gboolean
-resolve_platform (const Resolver *resolver, const TarnSelectionName *name, GArray **choices,
+resolve_platform (const Resolver *resolver, const TarnSelectionName *name, GArray *choices,
                   GError **error)
 {
   g_autoptr (GArray) found = g_array_new (FALSE, TRUE, sizeof (guint));
-  g_autofree gchar *list = NULL;
   Choice choice;
 
-  if (!find_choices (resolver, name, *choices, FALSE, found))
+  if (!find_choices (resolver, name, choices, FALSE, found))
     {
-      list = describe ("platforms", *choices, TRUE);
+      g_autofree gchar *list = describe ("platforms", choices, TRUE);
+
       return refuse_name (resolver, "platform", name, list, error);
     }
-  choice = g_array_index (*choices, Choice, g_array_index (found, guint, 0));
-  g_array_set_size (*choices, 0);
-  g_array_append_val (*choices, choice);
+  choice = g_array_index (choices, Choice, g_array_index (found, guint, 0));
+  g_array_set_size (choices, 0);
+  g_array_append_val (choices, choice);
   return TRUE;
 }
 
@@ -533,7 +526,7 @@ resolve_entry (Resolver *resolver, const TarnSelectionEntry *entry, GError **err
   if (platforms->len == 0 && resolver->syntax == TARN_SELECTION_STRICT
       && (is_kind || resolver->n_platforms > 0))
     return pass_over (resolver, &entry->platform, is_kind, error);
-  if (!star && !is_kind && !resolve_platform (resolver, &entry->platform, &platforms, error))
+  if (!star && !is_kind && !resolve_platform (resolver, &entry->platform, platforms, error))
     return FALSE;
   if (resolver->syntax == TARN_SELECTION_STRICT && entry->devices != NULL
       && !complete_uuids (resolver, platforms, entry->devices, error))

@@ -209,16 +209,10 @@ begin_watch (gint number, const gchar *path, GError **error)
   return FALSE;
 }
 
-static void
-init_semaphore (void)
-{
-  sem_init (&wake_up, 0, 0);
-}
-
 gboolean
 tarn_snapshot_on_signal (gint number, const gchar *path, GError **error)
 {
-  static TarnOnce once = TARN_ONCE_INIT;
+  static gboolean has_semaphore; /* guarded by watch_lock */
   gboolean is_done;
 
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
@@ -230,8 +224,9 @@ tarn_snapshot_on_signal (gint number, const gchar *path, GError **error)
       return FALSE;
     }
   _tarn_watch_fork ();
-  _tarn_once (&once, init_semaphore);
   _tarn_mutex_lock (&watch_lock);
+  if (!has_semaphore)
+    has_semaphore = sem_init (&wake_up, 0, 0) == 0;
   is_done = path == NULL || is_free (number, error);
   if (is_done)
     end_watch (path != NULL ? number : 0);

@@ -473,19 +473,11 @@ replace_file (const gchar *path, const GString *text, GError **error)
 static gboolean
 write_file (const gchar *path, const GString *text, GError **error)
 {
-  g_autofree gchar *quoted = NULL;
   struct stat info;
-  gint code;
 
   if (lstat (path, &info) != 0 || S_ISREG (info.st_mode))
     return replace_file (path, text, error);
-  if (write_in_place (path, text))
-    return TRUE;
-  code = errno;
-  quoted = _tarn_shorten_path (path);
-  g_set_error (error, G_FILE_ERROR, (gint) g_file_error_from_errno (code), "%s: %s", quoted,
-               g_strerror (code));
-  return FALSE;
+  return write_in_place (path, text) || _tarn_record_set_error (error, path);
 }
 
 gboolean

@@ -25,7 +25,6 @@ gboolean
 tarn_trace_start (const gchar *path, const TarnTraceOptions *options, GError **error)
 {
   TarnTraceOptions known = TARN_TRACE_OPTIONS_INIT;
-  TarnRecordOptions chosen;
 
   g_return_val_if_fail (path != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
@@ -40,9 +39,7 @@ tarn_trace_start (const gchar *path, const TarnTraceOptions *options, GError **e
                    TARN_TRACE_MAX_STACK_DEPTH);
       return FALSE;
     }
-  chosen
-      = (TarnRecordOptions){ .buffer_bytes = known.buffer_bytes, .stack_depth = known.stack_depth };
-  if (!_tarn_record_start (path, &chosen, error))
+  if (!_tarn_record_start (path, &known, error))
     return FALSE;
   follow (TRUE);
   return TRUE;
@@ -66,16 +63,12 @@ tarn_trace_stop (GError **error)
 void
 tarn_trace_get_stats (TarnTraceStats *stats)
 {
-  TarnRecordStats known;
-  TarnTraceStats now = TARN_TRACE_STATS_INIT;
+  TarnTraceStats known = TARN_TRACE_STATS_INIT;
 
   g_return_if_fail (_tarn_struct_has_size (stats));
 
   if (_tarn_forked ())
     return;
   _tarn_record_get_stats (&known);
-  now.events = known.events;
-  now.lost_events = known.lost;
-  now.written_bytes = known.written_bytes;
-  _tarn_struct_write (stats, &now, sizeof now);
+  _tarn_struct_write (stats, &known, sizeof known);
 }

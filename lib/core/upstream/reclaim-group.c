@@ -14,6 +14,7 @@
 #include "upstream/upstream-private.h"
 
 #include "base/fork-private.h"
+#include "base/ref-private.h"
 #include "pool/cache-private.h"
 
 TarnReclaimGroup *
@@ -243,7 +244,7 @@ _tarn_group_list (TarnReclaimGroup *group, GPtrArray *pools)
   _tarn_mutex_lock (&group->lock);
   for (guint i = 0; i < group->members->len; i++)
     if ((was_empty || !g_ptr_array_find (pools, get_member (group, i), NULL))
-        && _tarn_allocator_try_ref (&get_member (group, i)->base))
+        && _tarn_try_ref (&get_member (group, i)->base.ref_count))
       g_ptr_array_add (pools, get_member (group, i));
   _tarn_mutex_unlock (&group->lock);
 }
