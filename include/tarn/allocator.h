@@ -67,6 +67,12 @@ typedef struct
   gboolean deferred;
 
   /**
+   * TRUE: the program does not know of this allocator, because it belongs to a layer between the
+   * program and a driver. TARN_FAULTS neither counts its requests nor makes them fail.
+   */
+  gboolean is_hidden;
+
+  /**
    * Allocates @p size bytes, and stores their handle or address in @p memory, which is all zero
    * bytes before the call. After TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_LIMIT, a pool returns held
    * blocks and tries again. After any other error, it only tries the exact size, if rounding had
@@ -289,6 +295,7 @@ typedef void (*TarnAllocatorFreeFunc) (gpointer user_data, TarnMemory memory, gs
     sizeof (TarnAllocatorOps), /* struct_size */                                                   \
         NULL,                  /* name */                                                          \
         FALSE,                 /* deferred */                                                      \
+        FALSE,                 /* is_hidden */                                                     \
         NULL,                  /* allocate */                                                      \
         NULL,                  /* free */                                                          \
         NULL,                  /* reclaim */                                                       \

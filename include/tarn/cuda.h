@@ -466,7 +466,7 @@ TarnBlock *tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream,
                                     GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Gets the queue of a stream, for functions of <tarn/pool.h> that take a queue:
+ * Gets the queue of a stream, for functions that take a queue. Such functions are
  * tarn_pool_reserve(), tarn_pool_allocate_timeout(), tarn_pool_allocate_aligned() and others. They
  * know no default streams: to them NULL means that there is no queue, and they refuse
  * CU_STREAM_PER_THREAD with TARN_ERROR_INVALID_ARGUMENT. Functions of this header take the stream

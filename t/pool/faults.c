@@ -66,6 +66,40 @@ allocate_six (void)
   g_print (" calls=%u", tarn_testing_device_get_allocate_calls (device));
 }
 
+static gboolean
+take_nothing (gpointer unused, gsize size, TarnMemory *memory, GError **error)
+{
+  (void) unused;
+  (void) size;
+  (void) error;
+  memory->address = 1;
+  return TRUE;
+}
+
+static void
+free_nothing (gpointer unused, TarnMemory memory, gsize size)
+{
+  (void) unused;
+  (void) memory;
+  (void) size;
+}
+
+/* What a layer below the program allocates is no request of the program's. */
+static void
+allocate_over_hidden (void)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (TarnAllocator) hidden = NULL;
+
+  ops.allocate = take_nothing;
+  ops.free = free_nothing;
+  ops.is_hidden = TRUE;
+  hidden = tarn_allocator_new (&ops, NULL, NULL);
+  allocate_and_free (hidden, 6, SIZE);
+  g_print (" ");
+  allocate_six ();
+}
+
 static void
 allocate_twice (void) /* what the first six had can be had again */
 {
@@ -137,6 +171,8 @@ static const Case cases[] = {
   { "above", "above=1K", allocate_sizes, "*+++- *above=1024- *above=1024*" },
   { "budget", "budget=1000", allocate_six,
     "*+++---" SAID ("9", "budget=1000, of which 900 are used") "*" },
+  { "budget/hidden", "budget=1000", allocate_over_hidden,
+    "*++++++ +++---" SAID ("9", "budget=1000, of which 900 are used") "*" },
   { "budget/again", "budget=1K", allocate_twice, "*+++---* +++---*" },
   { "budget/exact", "budget=1800", allocate_twice, "*++++++ calls=6 ++++++ calls=6*" },
   { "budget/pool", "budget=1000", allocate_from_pool, "*+++-*budget=1000* +++-*budget=1000*" },

@@ -110,6 +110,12 @@ is_direct (const TarnAllocator *allocator)
   return allocator->direct == allocator && allocator->given == NULL;
 }
 
+static gboolean
+meets_faults (const TarnAllocator *allocator)
+{
+  return _tarn_faults_are_on && !allocator->ops.is_hidden;
+}
+
 /* Adds an event to the recording: a backend was asked for memory.  @start: the time when the call
  * to the backend began, or 0 if recording was off then.  @error: why the call failed, or NULL if it
  * succeeded. */
@@ -127,7 +133,7 @@ record_call (const TarnAllocator *allocator, gsize size, TarnMemory memory, cons
 static void
 record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory, guint64 start)
 {
-  if (_tarn_faults_are_on)
+  if (meets_faults (allocator))
     _tarn_fault_settle (size);
   TARN_EVENT_SINCE (start, freed, TARN_TRACE_FREED, allocator->id, size, memory.address);
 }
@@ -202,7 +208,7 @@ call_direct (const TarnAllocator *allocator, DirectFunc func, gsize size, TarnMe
              GError **error)
 {
   _tarn_assert_may_call ();
-  if (!_tarn_faults_are_on)
+  if (!meets_faults (allocator))
     return call_and_count (allocator, func, size, memory, error);
   if (!_tarn_fault_admit (allocator, size, error))
     return FALSE;

@@ -208,6 +208,7 @@ pool_new (LayerContext *context, TarnPool *buffers)
   ops.allocate = image_allocate;
   ops.free = image_free;
   ops.below = TARN_ALLOCATOR (buffers);
+  ops.is_hidden = TRUE;
   tarn_pool_ref (buffers);
   allocator = tarn_allocator_new (&ops, _tarn_layer_context_add_user (context), end_images);
   _tarn_layer_driver->clGetDeviceInfo (context->device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof bytes,

@@ -507,6 +507,7 @@ allocator_new (LayerSource *source)
   ops.read = piece_read;
   ops.fill = piece_fill;
   ops.find_host = piece_find_host;
+  ops.is_hidden = TRUE;
   _tarn_layer_context_add_user (source->context);
   return tarn_allocator_new (&ops, source, source_drop);
 }
