@@ -62,11 +62,12 @@ GQuark tarn_error_quark (void);
  * succeed: a program that works in tiles retries with smaller ones, and a program with a cache
  * empties it and retries.
  *
- * The codes are TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_LIMIT. Tarn converts the statuses of
- * drivers (CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY,
- * CUDA_ERROR_OUT_OF_MEMORY) to TARN_ERROR_OUT_OF_MEMORY. A request that would fail even on an empty
- * device has another code: TARN_ERROR_INVALID_SIZE, or TARN_OPENCL_ERROR with
- * CL_INVALID_BUFFER_SIZE.
+ * The codes are TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_LIMIT. If a driver returns one of these
+ * statuses to Tarn, the error is TARN_ERROR_OUT_OF_MEMORY: CL_MEM_OBJECT_ALLOCATION_FAILURE,
+ * CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY, CUDA_ERROR_OUT_OF_MEMORY. An error that the program
+ * makes itself from such a status, as a TARN_OPENCL_ERROR for example, is not converted. A request
+ * that would fail even on an empty device has another code: TARN_ERROR_INVALID_SIZE, or
+ * TARN_OPENCL_ERROR with CL_INVALID_BUFFER_SIZE.
  *
  * @param error  nullable: what a function has set; any thread may call this
  * @return TRUE if the error has one of the two codes; FALSE for any other error, and for NULL

@@ -25,7 +25,9 @@ G_BEGIN_DECLS
 
 /**
  * Gets the domain of OpenCL's errors: write TARN_OPENCL_ERROR. Their code is OpenCL's status, a
- * cl_int.
+ * cl_int. Three statuses always become TARN_ERROR_OUT_OF_MEMORY instead, also where a function's
+ * error is documented as TARN_OPENCL_ERROR: CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES
+ * and CL_OUT_OF_HOST_MEMORY.
  *
  * @return the quark, the same for the life of the process; any thread may call it
  * @since 0.1
@@ -197,8 +199,8 @@ TarnAllocator *tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_m
  * @param queue      nullable: an in-order queue of the context; retained
  * @param error      return location, or NULL: TARN_ERROR_NOT_SUPPORTED, naming the device and what
  *                   it lacks; TARN_ERROR_INVALID_ARGUMENT for a queue of another context;
- *                   TARN_OPENCL_ERROR with the driver's status, and with CL_INVALID_VALUE for an
- *                   out-of-order queue; TARN_ERROR_FORKED
+ *                   TARN_ERROR_OUT_OF_MEMORY; TARN_OPENCL_ERROR with the driver's other statuses,
+ *                   and with CL_INVALID_VALUE for an out-of-order queue; TARN_ERROR_FORKED
  * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
  * @since 0.1
  */
@@ -301,7 +303,7 @@ TarnPool *tarn_opencl_pool_new_for_device (cl_context context, cl_device_id devi
  *               out-of-order queue may have to wait for its own commands too.
  * @param error  return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_INVALID_ARGUMENT for
  *               a queue of another context, TARN_ERROR_NOT_SUPPORTED for a device before OpenCL
- *               1.2, or TARN_OPENCL_ERROR with the driver's status
+ *               1.2, or TARN_OPENCL_ERROR with the driver's other statuses
  * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
  * @since 0.1
  */
@@ -368,7 +370,8 @@ cl_mem tarn_opencl_block_create_sub_buffer (TarnBlock *block, cl_mem_flags flags
  * @param queue  a queue of the allocator's context; retained
  * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a queue of another
  *               context, TARN_ERROR_NOT_SUPPORTED for a device before OpenCL 1.2,
- *               TARN_ERROR_FORKED, or TARN_OPENCL_ERROR with the driver's status
+ *               TARN_ERROR_FORKED, TARN_ERROR_OUT_OF_MEMORY, or TARN_OPENCL_ERROR with the
+ *               driver's other statuses
  * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, one at a
  *         time for a block
  * @since 0.1
@@ -450,7 +453,7 @@ typedef struct _TarnOpenclImagePool TarnOpenclImagePool;
  *                 their size; G_MAXSIZE: no bound. leading_bits_in_bin_id is ignored.
  * @param error    return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a device without images or
  *                 older than OpenCL 1.2; TARN_ERROR_FORKED; TARN_ERROR_NO_DRIVER;
- *                 TARN_ERROR_INVALID_ARGUMENT; or TARN_OPENCL_ERROR
+ *                 TARN_ERROR_INVALID_ARGUMENT; TARN_ERROR_OUT_OF_MEMORY; or TARN_OPENCL_ERROR
  * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set
  * @since 0.1
  */
@@ -757,8 +760,9 @@ void tarn_opencl_test_add_per_platform (const gchar *path, TarnOpenclTestFunc fu
  * some drivers allow few contexts, and memos of earlier tests may retain some.
  *
  * @param test   the argument of the test function
- * @param error  return location, or NULL: TARN_OPENCL_ERROR with the driver's status;
- *               TARN_ERROR_FORKED in a child of fork ()
+ * @param error  return location, or NULL: TARN_ERROR_OUT_OF_MEMORY if the driver's status means a
+ *               lack of memory, such as CL_OUT_OF_HOST_MEMORY; TARN_OPENCL_ERROR with any other
+ *               status of the driver; TARN_ERROR_FORKED in a child of fork ()
  * @return (transfer full): for clReleaseContext (), or NULL with @p error set. Any thread may call
  *         it.
  * @since 0.1
