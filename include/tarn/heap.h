@@ -22,7 +22,11 @@ typedef struct
 {
   gsize struct_size; /**< sizeof (TarnHeapOptions), as TARN_HEAP_OPTIONS_INIT sets it */
 
-  const gchar *name; /**< the heap's name in messages; nullable; copied */
+  /**
+   * The heap's name in messages; nullable; copied. The heap of tarn_opencl_pool_new() or
+   * tarn_cuda_pool_new() then has the pool's name.
+   */
+  const gchar *name;
 
   /**
    * The most bytes that the heap has from its upstream allocator at any time; 0, the default: no

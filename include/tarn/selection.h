@@ -81,7 +81,7 @@ typedef enum
  * ASCII blanks around it. (Python also reads `1_0`, as 10.) Only platforms of the kind "opencl" can
  * be chosen.
  *
- * TARN_SELECTION_STRICT refuses empty names, and adds:
+ * TARN_SELECTION_STRICT refuses empty names, and a platform alone that has no device, and adds:
  *
  * - `P:*` and `*:D` choose every match.
  * - Quotation marks enclose a name with special characters: `"..."`.

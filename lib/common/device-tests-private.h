@@ -144,9 +144,12 @@ _tarn_device_tests_means (const TarnDeviceTests *tests, const gchar *path, const
                  || _tarn_device_tests_is_within (name, wanted + root_length)));
 }
 
+/* Returns TRUE if no test has run for the option -p @wanted, although its user may have meant tests
+ * of devices.  g_test runs no test for a path that does not begin with a slash. */
 static inline gboolean
 _tarn_device_tests_lacks (const TarnDeviceTests *tests, const gchar *wanted)
 {
+  g_autofree gchar *path = g_strconcat (wanted[0] == '/' ? "" : "/", wanted, NULL);
   gboolean is_meant = FALSE;
 
   for (guint i = 0; i < tests->cases->len; i++)
@@ -155,7 +158,7 @@ _tarn_device_tests_lacks (const TarnDeviceTests *tests, const gchar *wanted)
 
       if (test->has_run && _tarn_device_tests_is_within (test->path, wanted))
         return FALSE;
-      is_meant |= _tarn_device_tests_means (tests, test->path, wanted);
+      is_meant |= _tarn_device_tests_means (tests, test->path, path);
     }
   return is_meant;
 }
@@ -189,6 +192,24 @@ _tarn_device_tests_list_wanted (void)
   return wanted;
 }
 
+/* Says why no test has run for the option -p @wanted. */
+static inline void
+_tarn_device_tests_report_lack (const TarnDeviceTests *tests, const gchar *wanted)
+{
+  const gchar *reason = "no test of a device has this path";
+
+  if (wanted[0] != '/')
+    reason = "a path begins with '/'";
+  for (guint i = 0; i < tests->cases->len; i++)
+    {
+      const TarnDeviceTest *test = g_ptr_array_index (tests->cases, i);
+
+      if (_tarn_device_tests_is_within (test->path, wanted))
+        reason = "this path has no test, only folders; -r in place of -p runs the tests in them";
+    }
+  fprintf (stderr, "-p %s: %s\n", wanted, reason);
+}
+
 static TarnDeviceTests *_tarn_device_tests_watched;
 
 /* Checks the -p options at the end of the program.  If an option may mean tests of devices, but no
@@ -203,8 +224,7 @@ _tarn_device_tests_check_wanted (void)
   for (guint i = 0; i < wanted->len; i++)
     if (_tarn_device_tests_lacks (tests, g_ptr_array_index (wanted, i)))
       {
-        fprintf (stderr, "-p %s: no test of a device has this path\n",
-                 (const gchar *) g_ptr_array_index (wanted, i));
+        _tarn_device_tests_report_lack (tests, g_ptr_array_index (wanted, i));
         is_wrong = TRUE;
       }
   if (!is_wrong)

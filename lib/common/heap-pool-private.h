@@ -40,6 +40,8 @@ _tarn_pool_new_over_heap (TarnAllocator *allocator, const TarnPoolOptions *optio
       && !_tarn_struct_read_or_set_error (&heap_options, sizeof heap_options, known.heap,
                                           "TarnHeapOptions", error))
     return NULL;
+  if (heap_options.name == NULL)
+    heap_options.name = known.name;
   heap_options.follows_pool_limit = TRUE;
   heap = tarn_heap_allocator_new (driver, &heap_options, &reason);
   if (heap != NULL || g_error_matches (reason, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED))

@@ -81,10 +81,11 @@ _tarn_parse_limit (const gchar *name, const gchar *text, gsize total_bytes, gsiz
     return TRUE;
   if (!_tarn_parse_share (stripped, &share))
     {
-      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
-                   "%s: '%s' is neither bytes, such as 8000000000 or 8G, nor a share "
-                   "of the device's memory, such as 80%%",
-                   name, quoted);
+      g_set_error (
+          error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+          "%s: '%s' is neither a number of bytes above 0, such as 8000000000 or 8G, nor a share "
+          "of the device's memory, such as 80%%",
+          name, quoted);
       return FALSE;
     }
   if (total_bytes == 0)

@@ -67,6 +67,8 @@ if [ "$n_devices" -gt 0 ]; then
     check "-p $path, which is no path, fails and lists those that are" runs no "^  $two\$" -p "$path"
     check "... and names it" runs no "^-p $path: no test of a device has this path\$" -p "$path"
   done
+  check "-p ${two#/}, without its slash" runs no "^-p ${two#/}: a path begins with '/'\$" -p "${two#/}"
+  check "-p /opencl, a folder of folders" runs no "^-p /opencl: this path has no test, only folders" -p /opencl
   check "-p $two -l lists" runs yes "$two" -p "$two" -l
   check "-p of another kind of test" runs yes '^1\.\.0' -p /other
   TARN_TEST="$one;$one"

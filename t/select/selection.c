@@ -268,6 +268,39 @@ test_strict (void)
     }
 }
 
+/* A driver may have a platform, and no device.  Whoever names it wants one. */
+static void
+test_without_device (void)
+{
+  static const TarnSelectionPlatform empty[] = {
+    { "Portable Computing Language", "The pocl project", NULL, 0, NULL, { NULL } },
+  };
+  static const struct
+  {
+    const gchar *selection;
+    TarnSelectionSyntax syntax;
+    const gchar *expected;
+  } rows[] = {
+    { "pocl", TARN_SELECTION_STRICT,
+      "error: platform 'Portable Computing Language' has no device" },
+    { "0", TARN_SELECTION_STRICT, "error: platform 'Portable Computing Language' has no device" },
+    { "pocl:*", TARN_SELECTION_STRICT,
+      "error: no device matches '*'; devices of 'Portable Computing Language': none" },
+    { "", TARN_SELECTION_STRICT, "" },
+    { "*", TARN_SELECTION_STRICT, "" },
+    { "cuda", TARN_SELECTION_STRICT, "" },
+    { "pocl", TARN_SELECTION_PYOPENCL, "" },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    {
+      g_autofree gchar *chosen = resolve (rows[i].selection, rows[i].syntax, empty, 1);
+
+      g_test_message ("%s", rows[i].selection);
+      g_assert_cmpstr (chosen, ==, rows[i].expected);
+    }
+}
+
 /* A beginning of a UUID has to be that of one device, unless it is all of one. */
 static void
 test_beginnings (void)
@@ -664,6 +697,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add ("/core/selection/pyopencl", Data, NULL, set_up, test_pyopencl, tear_down);
   g_test_add_func ("/core/selection/strict", test_strict);
+  g_test_add_func ("/core/selection/without-device", test_without_device);
   g_test_add_func ("/core/selection/beginnings", test_beginnings);
   g_test_add_func ("/core/selection/other-kinds", test_other_kinds);
   g_test_add_func ("/core/selection/any-kind", test_any_kind);

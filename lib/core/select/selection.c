@@ -513,6 +513,17 @@ complete_uuids (const Resolver *resolver, const GArray *platforms, GArray *names
   return TRUE;
 }
 
+/* Sets the error for an entry that names nothing but a platform without a device. */
+static gboolean
+refuse_empty (const gchar *platform, GError **error)
+{
+  g_autofree gchar *name = _tarn_shorten (platform);
+
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SELECTION, "platform '%s' has no device",
+               name);
+  return FALSE;
+}
+
 /* Adds to the result the devices that an entry of a selection chooses: finds the entry's platforms,
  * and then their devices. */
 static gboolean
@@ -531,6 +542,9 @@ resolve_entry (Resolver *resolver, const TarnSelectionEntry *entry, GError **err
   if (resolver->syntax == TARN_SELECTION_STRICT && entry->devices != NULL
       && !complete_uuids (resolver, platforms, entry->devices, error))
     return FALSE;
+  if (resolver->syntax == TARN_SELECTION_STRICT && !star && !is_kind && entry->devices == NULL
+      && resolver->platforms[g_array_index (platforms, Choice, 0).item.platform].n_devices == 0)
+    return refuse_empty (g_array_index (platforms, Choice, 0).name, error);
   if (star && entry->devices != NULL)
     return resolve_on_every_platform (resolver, platforms, entry->devices, error);
   return resolve_devices (resolver, platforms, entry->devices, error);
