@@ -23,8 +23,8 @@ typedef struct
   gsize struct_size; /**< sizeof (TarnHeapOptions), as TARN_HEAP_OPTIONS_INIT sets it */
 
   /**
-   * The heap's name in messages; nullable; copied. The heap of tarn_opencl_pool_new() or
-   * tarn_cuda_pool_new() then has the pool's name.
+   * The heap's name in messages; copied. NULL: it has none, but the heap of tarn_opencl_pool_new()
+   * or tarn_cuda_pool_new() has the name of its pool.
    */
   const gchar *name;
 
