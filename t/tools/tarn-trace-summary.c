@@ -76,6 +76,7 @@ test_summary (Fixture *self, gconstpointer data)
       " 2 heap      cuda-device        1      -      -     0      0   1.0 KiB   1.0 KiB\n"
       " 3 pool      weights            6      5      0     1      4     600 B     332 B\n"
       " 1 allocator cuda-device        0      -      -     0      0       0 B       0 B\n"
+      "taken from the driver: at most 4.0 KiB\n"
       "At the peak, 600 B after 0.000001 s, by tag\n"
       "     500 B  83.3 %        1 block   plain\n"
       "     100 B  16.7 %        1 block   (no tag)\n"
@@ -98,6 +99,7 @@ test_summary_json (Fixture *self, gconstpointer data)
   g_assert_cmpint (number (root, "duration"), ==, 10000);
   g_assert_cmpint (number (root, "events"), ==, 22);
   g_assert_cmpint (number (root, "lost"), ==, 12);
+  g_assert_cmpint (number (root, "peak_driver_bytes"), ==, 4096);
   g_assert_true (json_object_get_boolean_member (root, "complete"));
   g_assert_cmpint (number (root, "cut"), ==, 0);
   g_assert_cmpuint (length (root, "objects"), ==, 3);

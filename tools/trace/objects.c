@@ -20,6 +20,7 @@ struct _Objects
   /* The threads that have called the driver for memory since their latest request to a pool.  A
    * request calls the driver before its own event. */
   GHashTable *callers;
+  guint64 driver_bytes, peak_driver_bytes; /* that allocators have from the driver */
 };
 
 static void
@@ -128,6 +129,7 @@ objects_reset (Objects *self)
     }
   self->n_lives = 0;
   g_hash_table_remove_all (self->callers);
+  self->driver_bytes = self->peak_driver_bytes = 0;
 }
 
 Object *
@@ -140,6 +142,12 @@ const GPtrArray *
 objects_get_all (const Objects *self)
 {
   return self->all;
+}
+
+guint64
+objects_get_peak_driver_bytes (const Objects *self)
+{
+  return self->peak_driver_bytes;
 }
 
 gboolean
@@ -337,12 +345,15 @@ count_served (Objects *self, Object *object, const RecordedEvent *event)
 static void
 note_call (Objects *self, const Object *object, const RecordedEvent *event)
 {
-  gboolean is_of_driver
-      = event->kind == TARN_TRACE_PIECE
-        || (event->kind == TARN_TRACE_ALLOCATED && object->object_class == TARN_TRACE_DIRECT);
+  gboolean is_direct = object->object_class == TARN_TRACE_DIRECT;
 
-  if (is_of_driver)
+  if (event->kind == TARN_TRACE_PIECE || (event->kind == TARN_TRACE_ALLOCATED && is_direct))
     g_hash_table_add (self->callers, get_thread (event));
+  if (event->kind == TARN_TRACE_FREED && is_direct)
+    take (&self->driver_bytes, event->size);
+  else if (event->kind == TARN_TRACE_ALLOCATED && is_direct && event->other == 0)
+    add (&self->driver_bytes, event->size);
+  self->peak_driver_bytes = MAX (self->peak_driver_bytes, self->driver_bytes);
 }
 
 static void

@@ -82,6 +82,10 @@ Object *objects_find (const Objects *self, guint64 number);
 /* Gets all Objects in the order of their numbers. */
 const GPtrArray *objects_get_all (const Objects *self);
 
+/* Gets the most bytes that allocators had from the driver at once.  Leaves out what they had before
+ * the recording began. */
+guint64 objects_get_peak_driver_bytes (const Objects *self);
+
 /* Tells whether the requests to an object come from the program.  In a recording with a pool, only
  * requests to pools do.  In other recordings, requests to all objects except heaps do. */
 gboolean objects_serves_program (const Objects *self, const Object *object);

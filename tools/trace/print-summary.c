@@ -276,10 +276,20 @@ print_unknown (const Output *output, const Peak *peak)
 }
 
 static void
-print_text (const Output *output, GArray *rows, const Peak *peak)
+print_driver_bytes (const Output *output, guint64 bytes)
+{
+  g_autofree gchar *text = format_bytes (bytes);
+
+  if (bytes > 0)
+    fprintf (output->file, "taken from the driver: at most %s\n", text);
+}
+
+static void
+print_text (const Output *output, GArray *rows, guint64 driver_bytes, const Peak *peak)
 {
   print_head (output);
   print_rows (output, rows);
+  print_driver_bytes (output, driver_bytes);
   print_holders (output, peak, peak->by_tag, TRUE);
   print_holders (output, peak, peak->by_stack, FALSE);
   if (peak->bytes > 0 && !has_names (peak->by_tag) && !has_names (peak->by_stack))
@@ -332,7 +342,7 @@ write_json_holders (const Output *output, const gchar *key, const GArray *holder
 }
 
 static void
-print_json (const Output *output, const GArray *rows, const Peak *peak)
+print_json (const Output *output, const GArray *rows, guint64 driver_bytes, const Peak *peak)
 {
   const Recording *recording = output->recording;
 
@@ -341,6 +351,7 @@ print_json (const Output *output, const GArray *rows, const Peak *peak)
   write_number (output, "duration", output->end_time);
   write_number (output, "events", recording_get_n_events (recording));
   write_number (output, "lost", recording_get_n_lost (recording));
+  write_number (output, "peak_driver_bytes", driver_bytes);
   fprintf (output->file, ",\"complete\":%s", recording_is_complete (recording) ? "true" : "false");
   write_number (output, "cut", (guint64) recording_get_cut (recording));
   fputs (",\"objects\":[", output->file);
@@ -362,16 +373,18 @@ print_summary (const Output *output, GError **error)
 {
   g_autoptr (GArray) rows = NULL;
   g_auto (Peak) peak = { 0 };
+  guint64 driver_bytes;
   PeakPlace place;
 
   if (!peak_find (output->recording, output->objects, &place, error))
     return FALSE;
   rows = make_rows (output->objects);
+  driver_bytes = objects_get_peak_driver_bytes (output->objects);
   if (!peak_init (&peak, output->recording, output->objects, &place, error))
     return FALSE;
   if (output->is_json)
-    print_json (output, rows, &peak);
+    print_json (output, rows, driver_bytes, &peak);
   else
-    print_text (output, rows, &peak);
+    print_text (output, rows, driver_bytes, &peak);
   return TRUE;
 }
