@@ -14,7 +14,8 @@ static __attribute__ ((noinline, cold, unused)) void
 _tarn_set_null_error (GError **error, const gchar *function, const gchar *argument)
 {
   g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
-               "%s(): %s is NULL; did the call fail that was to give it?", function, argument);
+               "%s(): %s is NULL; the call that should have returned it has probably failed",
+               function, argument);
 }
 
 /* Checks an argument at the beginning of a function.  If @argument is NULL, sets the function's
