@@ -385,6 +385,23 @@ public:
     return try_block_timeout<Block> (size, microseconds, tarn_cuda_stream_get_queue (stream));
   }
 
+  /** Frees the block in use that has a piece of memory: tarn_pool_free_memory(). */
+  result<void>
+  try_free_memory (TarnMemory memory) const noexcept
+  {
+    return tarn::pool::try_free_memory (memory);
+  }
+
+  /**
+   * Frees the block in use that has a piece of memory, and that a stream uses last:
+   * tarn_pool_free_memory(). NULL: the default stream.
+   */
+  result<void>
+  try_free_memory (TarnMemory memory, CUstream stream) const noexcept
+  {
+    return tarn::pool::try_free_memory (memory, tarn_cuda_stream_get_queue (stream));
+  }
+
   /** Reserves memory in a pool: tarn_pool_reserve(). It names no stream. */
   result<void>
   try_reserve (std::size_t bytes) const noexcept
@@ -445,6 +462,20 @@ public:
   allocate_timeout (std::size_t size, std::int64_t microseconds, CUstream stream) const
   {
     return try_allocate_timeout (size, microseconds, stream).value ();
+  }
+
+  /** As try_free_memory(), but throws the error. */
+  void
+  free_memory (TarnMemory memory) const
+  {
+    try_free_memory (memory).value ();
+  }
+
+  /** As try_free_memory(), but throws the error. */
+  void
+  free_memory (TarnMemory memory, CUstream stream) const
+  {
+    try_free_memory (memory, stream).value ();
   }
 
   /** As try_reserve(), but throws the error. */

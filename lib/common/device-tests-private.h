@@ -204,7 +204,7 @@ _tarn_device_tests_report_lack (const TarnDeviceTests *tests, const gchar *wante
     {
       const TarnDeviceTest *test = g_ptr_array_index (tests->cases, i);
 
-      if (_tarn_device_tests_is_within (test->path, wanted))
+      if (_tarn_device_tests_is_within (test->path, wanted) && !g_str_equal (test->path, wanted))
         reason = "this path has no test, only folders; -r in place of -p runs the tests in them";
     }
   fprintf (stderr, "-p %s: %s\n", wanted, reason);

@@ -204,8 +204,8 @@ _tarn_cuda_check_stream (const TarnCudaContext *context, gpointer handle, GError
   if (handle == PER_THREAD)
     {
       g_set_error_literal (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
-                           "CU_STREAM_PER_THREAD is another stream in each thread: only "
-                           "tarn_cuda_pool_allocate() and its like can take it");
+                           "CU_STREAM_PER_THREAD is no queue, because it is another stream in each "
+                           "thread: call tarn_cuda_stream_get_queue ()");
       return FALSE;
     }
   if (!_tarn_cuda_context_check (context, error))
@@ -227,13 +227,6 @@ queue_ref (gpointer user_data, gpointer handle, gboolean *in_order, GError **err
 {
   const TarnCudaHome *home = user_data;
 
-  if (handle == PER_THREAD)
-    {
-      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
-                   "CU_STREAM_PER_THREAD is no queue, because it is another stream in each thread: "
-                   "call tarn_cuda_stream_get_queue ()");
-      return FALSE;
-    }
   if (!_tarn_cuda_check_stream (&home->context, handle, error))
     return FALSE;
   *in_order = TRUE;

@@ -209,7 +209,11 @@ void
 test_default_stream (const TarnCudaTest *test, gconstpointer)
 {
   {
-    tarn::cuda::pool pool (test->context);
+    tarn::pool_options options;
+
+    options.flags = TARN_POOL_FINDABLE;
+
+    tarn::cuda::pool pool (test->context, options);
     tarn::cuda::pool shared = tarn::cuda::pool::share (pool.get ());
     tarn::cuda::memory memory = shared.allocate_timeout (size, 0, nullptr);
     CUstream stream = nullptr;
@@ -220,6 +224,14 @@ test_default_stream (const TarnCudaTest *test, gconstpointer)
     g_assert_false (tarn_cuda_block_get_stream (memory.get (), &stream));
     pool.reserve (size, nullptr);
     pool.reserve (size);
+    for (CUstream last : { CUstream (nullptr), CUstream (GUINT_TO_POINTER (2)) })
+      {
+        TarnBlock *block = tarn_pool_allocate (pool.get (), size, nullptr);
+        TarnMemory found = tarn_block_get_memory (block);
+
+        pool.free_memory (found, last);
+        g_assert_null (tarn_pool_find (pool.get (), found));
+      }
   }
   assert_nothing_is_alive ();
 }

@@ -340,13 +340,16 @@ test_summary_misses (Fixture *self, gconstpointer data)
   trace_writer_add (writer, TARN_TRACE_USE, 0, 3);
   trace_writer_add (writer, TARN_TRACE_MISS, 0, 1, 8, 8, 0x10000); /* a miss */
   trace_writer_add (writer, TARN_TRACE_MISS, 0, 2, 8, 8, 0x10008); /* a hit */
-  trace_writer_add (writer, TARN_TRACE_USE, 0, 2);
-  trace_writer_add (writer, TARN_TRACE_PIECE, 0, 0x20000, 4096, 0);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_ALLOCATED, 0, 4096, 0, 1, 1);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 3);
+  trace_writer_add (writer, TARN_TRACE_FAIL, 0, 4096, 1);
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 5, 8, 8, 0x10018); /* a hit */
   trace_writer_add (writer, TARN_TRACE_USE, 0, 4);
   trace_writer_add (writer, TARN_TRACE_MISS, 0, 1, 8, 8, 0x10000); /* a miss */
   trace_writer_add (writer, TARN_TRACE_MISS, 0, 2, 8, 8, 0x10008); /* a miss */
-  trace_writer_add (writer, TARN_TRACE_USE, 0, 2);
-  trace_writer_add (writer, TARN_TRACE_PIECE, 0, 0x30000, 4096, 0);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_ALLOCATED, 0, 4096, 0x30000, 0, 1);
   trace_writer_packet (writer, 1, TARN_TRACE_FIRST, 10);
   trace_writer_add_thread (writer, 11, "");
   trace_writer_add (writer, TARN_TRACE_USE, 0, 3);
@@ -359,7 +362,8 @@ test_summary_misses (Fixture *self, gconstpointer data)
   save (self->path, bytes, g_bytes_get_size (bytes));
   SUCCEED ("--json", self->path);
   root = parse (parser, self->output);
-  g_assert_cmpint (number (get_object (root, 3), "hits"), ==, 2);
+  g_assert_cmpint (number (root, "peak_driver_bytes"), ==, 8192);
+  g_assert_cmpint (number (get_object (root, 3), "hits"), ==, 3);
   g_assert_cmpint (number (get_object (root, 3), "misses"), ==, 2);
   g_assert_cmpint (number (get_object (root, 4), "hits"), ==, 0);
   g_assert_cmpint (number (get_object (root, 4), "misses"), ==, 2);

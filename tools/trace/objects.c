@@ -341,18 +341,19 @@ count_served (Objects *self, Object *object, const RecordedEvent *event)
     object->hits++;
 }
 
-/* Notes a driver call for memory: of an allocator, or of a heap that gets virtual memory. */
+/* Notes an allocator's calls to the driver. */
 static void
 note_call (Objects *self, const Object *object, const RecordedEvent *event)
 {
-  gboolean is_direct = object->object_class == TARN_TRACE_DIRECT;
-
-  if (event->kind == TARN_TRACE_PIECE || (event->kind == TARN_TRACE_ALLOCATED && is_direct))
-    g_hash_table_add (self->callers, get_thread (event));
-  if (event->kind == TARN_TRACE_FREED && is_direct)
+  if (object->object_class != TARN_TRACE_DIRECT)
+    return;
+  if (event->kind == TARN_TRACE_FREED)
     take (&self->driver_bytes, event->size);
-  else if (event->kind == TARN_TRACE_ALLOCATED && is_direct && event->other == 0)
-    add (&self->driver_bytes, event->size);
+  else if (event->kind == TARN_TRACE_ALLOCATED)
+    {
+      g_hash_table_add (self->callers, get_thread (event));
+      add (&self->driver_bytes, event->other == 0 ? event->size : 0);
+    }
   self->peak_driver_bytes = MAX (self->peak_driver_bytes, self->driver_bytes);
 }
 
@@ -369,6 +370,7 @@ apply_to_blocks (Objects *self, Object *object, const RecordedEvent *event, Chan
       count_served (self, object, event);
       break;
     case TARN_TRACE_FAIL:
+      g_hash_table_remove (self->callers, get_thread (event));
       object->failures++;
       break;
     case TARN_TRACE_FREE:

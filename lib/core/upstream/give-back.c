@@ -252,7 +252,10 @@ _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
   _tarn_pool_free_aside (pool);
   _tarn_mutex_lock (&pool->lock);
   if (stop_holding)
-    _tarn_pool_end_arenas (pool);
+    {
+      _tarn_pool_set_bins (pool, TARN_HEAP_EXACT_BINS);
+      _tarn_pool_end_arenas (pool);
+    }
   pool->store.has_ended |= stop_holding;
   _tarn_pool_flush (pool);
   if (pool->stats.held_bytes > keep_bytes)

@@ -285,11 +285,11 @@ fault_clSetUserEventStatus (cl_event event, cl_int execution_status)
 
 /* A program that has waited for commands may free the memory of the host that they use, also if the
  * call that waited has failed: then no command runs any more, because the device is lost.  But here
- * the device goes on.  So a call that is made to fail waits, too, until the commands are done.
- * Exception: commands may wait for a user event that the program sets only after this call, or
- * never.  As long as there is an unset one, the call waits at most for this time in microseconds.
- */
-#define MAX_WAIT G_TIME_SPAN_SECOND
+ * the device goes on.  So a call that is made to fail waits, too, until the commands are done, but
+ * at most for MAX_WAIT microseconds.  Commands may wait for a user event that the program sets only
+ * after this call, or never: as long as there is an unset one, at most for MAX_UNSET_WAIT. */
+#define MAX_WAIT (60 * G_TIME_SPAN_SECOND)
+#define MAX_UNSET_WAIT G_TIME_SPAN_SECOND
 
 static gboolean
 is_running (cl_event event)
@@ -302,14 +302,29 @@ is_running (cl_event event)
          && state > CL_COMPLETE;
 }
 
+/* Submits the command of an event to its device, as a wait for the event does. */
+static void
+flush (cl_event event)
+{
+  cl_command_queue queue = NULL;
+
+  if (BEHIND (clGetEventInfo) (event, CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, NULL)
+          == CL_SUCCESS
+      && queue != NULL) /* NULL for a user event */
+    BEHIND (clFlush) (queue);
+}
+
 static void
 await (cl_uint n, const cl_event *events)
 {
-  gint64 end = g_get_monotonic_time () + MAX_WAIT;
+  gint64 start = g_get_monotonic_time ();
 
   for (cl_uint i = 0; events != NULL && i < n; i++)
+    flush (events[i]);
+  for (cl_uint i = 0; events != NULL && i < n; i++)
     while (is_running (events[i])
-           && (g_atomic_int_get (&n_unset_events) == 0 || g_get_monotonic_time () < end))
+           && g_get_monotonic_time () - start
+                  < (g_atomic_int_get (&n_unset_events) == 0 ? MAX_WAIT : MAX_UNSET_WAIT))
       g_usleep (100);
 }
 
@@ -336,7 +351,6 @@ fault_clFinish (cl_command_queue queue)
     return BEHIND (clFinish) (queue);
   if (BEHIND (clEnqueueMarkerWithWaitList) (queue, 0, NULL, &event) == CL_SUCCESS)
     {
-      BEHIND (clFlush) (queue);
       await (1, &event);
       BEHIND (clReleaseEvent) (event);
     }

@@ -92,7 +92,7 @@ make_last_part (void)
 #define WRITES 500 /* together, they take longer than a second */
 
 /* Frees the memory of the host that commands read as soon as it has waited for them, even if the
- * wait failed. */
+ * wait failed.  The wait is what submits the commands to the device. */
 static void
 wait_and_free (int finishes)
 {
@@ -104,7 +104,6 @@ wait_and_free (int finishes)
   for (int i = 0; i < WRITES; i++)
     clEnqueueWriteBuffer (queue, buffer, CL_FALSE, 0, LARGE, bytes, 0, NULL,
                           i == WRITES - 1 ? &event : NULL);
-  clFlush (queue);
   status = finishes ? clFinish (queue) : clWaitForEvents (1, &event);
   clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
   printf ("%d, %s\n", status, state == CL_COMPLETE ? "done" : "not done");
