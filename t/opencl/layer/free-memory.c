@@ -89,7 +89,12 @@ make_last_part (void)
 }
 
 #define LARGE (32 << 20)
-#define WRITES 500 /* together, they take longer than a second */
+/* The number of writes that together take longer than a second. */
+#ifdef __SANITIZE_THREAD__
+#define WRITES 50
+#else
+#define WRITES 500
+#endif
 
 /* Frees the memory of the host that commands read as soon as it has waited for them, even if the
  * wait failed.  The wait is what submits the commands to the device. */
