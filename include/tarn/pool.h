@@ -99,8 +99,8 @@ typedef struct
    * bytes, or by less than 1/32 of their size if that is more. It does not round larger requests.
    * With a limit, with hold_bytes, if threads cache nothing (thread_cache_blocks), and after memory
    * has run out, it rounds no request. Exception: if the heap has the limit, too
-   * (TarnHeapOptions.follows_pool_limit), and the limit is at least 128 MiB, the pool rounds requests
-   * of up to 16 KiB up to a multiple of 512 bytes, as the heap does.
+   * (TarnHeapOptions.follows_pool_limit), and the limit is at least 128 MiB, the pool rounds
+   * requests of up to 16 KiB up to a multiple of 512 bytes, as the heap does.
    */
   guint leading_bits_in_bin_id;
 
