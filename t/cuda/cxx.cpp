@@ -212,12 +212,14 @@ test_default_stream (const TarnCudaTest *test, gconstpointer)
     tarn::pool_options options;
 
     options.flags = TARN_POOL_FINDABLE;
+    options.name = "named";
 
     tarn::cuda::pool pool (test->context, options);
     tarn::cuda::pool shared = tarn::cuda::pool::share (pool.get ());
     tarn::cuda::memory memory = shared.allocate_timeout (size, 0, nullptr);
     CUstream stream = nullptr;
 
+    g_assert_cmpstr (tarn_allocator_get_name (tarn_pool_get_upstream (pool.get ())), ==, "named");
     g_assert_true (tarn_cuda_block_get_stream (memory.get (), &stream));
     g_assert_true (stream == CUstream (GUINT_TO_POINTER (1)));
     memory = pool.allocate_timeout (size, 0);

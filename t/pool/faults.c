@@ -7,6 +7,7 @@
 
 #include <tarn/tarn.h>
 
+#include "lib/nothing.h"
 #include "lib/place.h"
 #include <tarn/testing.h>
 
@@ -66,33 +67,14 @@ allocate_six (void)
   g_print (" calls=%u", tarn_testing_device_get_allocate_calls (device));
 }
 
-static gboolean
-take_nothing (gpointer unused, gsize size, TarnMemory *memory, GError **error)
-{
-  (void) unused;
-  (void) size;
-  (void) error;
-  memory->address = 1;
-  return TRUE;
-}
-
-static void
-free_nothing (gpointer unused, TarnMemory memory, gsize size)
-{
-  (void) unused;
-  (void) memory;
-  (void) size;
-}
-
-/* What a layer below the program allocates is no request of the program's. */
+/* A request of a layer below the program does not count as a request of the program. */
 static void
 allocate_over_hidden (void)
 {
-  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
   g_autoptr (TarnAllocator) hidden = NULL;
+  TarnAllocatorOps ops;
 
-  ops.allocate = take_nothing;
-  ops.free = free_nothing;
+  nothing_ops_init (&ops);
   ops.is_hidden = TRUE;
   hidden = tarn_allocator_new (&ops, NULL, NULL);
   allocate_and_free (hidden, 6, SIZE);

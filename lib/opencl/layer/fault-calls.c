@@ -10,8 +10,6 @@
 
 cl_icd_dispatch _tarn_layer_behind_faults;
 
-#define BEHIND(name) _tarn_layer_behind_faults.name
-
 /* Functions and macros that many calls use */
 
 /* Counts a call.  Returns TRUE if the call shall go on to the layer or the driver.  Returns FALSE,
@@ -255,10 +253,6 @@ FAULT_STATUS (clSetMemObjectDestructorCallback,
               (cl_mem memobj, void (CL_CALLBACK *notify) (cl_mem, void *), void *user_data),
               (memobj, notify, user_data))
 
-/* User events that the program has made and not set.  One that it releases before it has set it
- * counts for ever. */
-static gint n_unset_events;
-
 static cl_event CL_API_CALL
 fault_clCreateUserEvent (cl_context context, cl_int *errcode_ret)
 {
@@ -269,7 +263,7 @@ fault_clCreateUserEvent (cl_context context, cl_int *errcode_ret)
   event = accept (FAULT_clCreateUserEvent, BEHIND (clCreateUserEvent) (context, errcode_ret),
                   errcode_ret);
   if (event != NULL)
-    g_atomic_int_inc (&n_unset_events);
+    _tarn_layer_fault_count_unset (1);
   return event;
 }
 
@@ -279,53 +273,8 @@ fault_clSetUserEventStatus (cl_event event, cl_int execution_status)
   cl_int status = BEHIND (clSetUserEventStatus) (event, execution_status);
 
   if (status == CL_SUCCESS)
-    g_atomic_int_add (&n_unset_events, -1);
+    _tarn_layer_fault_count_unset (-1);
   return status;
-}
-
-/* A program that has waited for commands may free the memory of the host that they use, also if the
- * call that waited has failed: then no command runs any more, because the device is lost.  But here
- * the device goes on.  So a call that is made to fail waits, too, until the commands are done, but
- * at most for MAX_WAIT microseconds.  Commands may wait for a user event that the program sets only
- * after this call, or never: as long as there is an unset one, at most for MAX_UNSET_WAIT. */
-#define MAX_WAIT (60 * G_TIME_SPAN_SECOND)
-#define MAX_UNSET_WAIT G_TIME_SPAN_SECOND
-
-static gboolean
-is_running (cl_event event)
-{
-  cl_int state = CL_COMPLETE;
-
-  return BEHIND (clGetEventInfo) (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
-                                  NULL)
-             == CL_SUCCESS
-         && state > CL_COMPLETE;
-}
-
-/* Submits the command of an event to its device, as a wait for the event does. */
-static void
-flush (cl_event event)
-{
-  cl_command_queue queue = NULL;
-
-  if (BEHIND (clGetEventInfo) (event, CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, NULL)
-          == CL_SUCCESS
-      && queue != NULL) /* NULL for a user event */
-    BEHIND (clFlush) (queue);
-}
-
-static void
-await (cl_uint n, const cl_event *events)
-{
-  gint64 start = g_get_monotonic_time ();
-
-  for (cl_uint i = 0; events != NULL && i < n; i++)
-    flush (events[i]);
-  for (cl_uint i = 0; events != NULL && i < n; i++)
-    while (is_running (events[i])
-           && g_get_monotonic_time () - start
-                  < (g_atomic_int_get (&n_unset_events) == 0 ? MAX_WAIT : MAX_UNSET_WAIT))
-      g_usleep (100);
 }
 
 static cl_int CL_API_CALL
@@ -335,7 +284,7 @@ fault_clWaitForEvents (cl_uint n, const cl_event *events)
 
   if (status == CL_SUCCESS)
     return BEHIND (clWaitForEvents) (n, events);
-  await (n, events);
+  _tarn_layer_fault_await (n, events);
   return status;
 }
 
@@ -351,7 +300,7 @@ fault_clFinish (cl_command_queue queue)
     return BEHIND (clFinish) (queue);
   if (BEHIND (clEnqueueMarkerWithWaitList) (queue, 0, NULL, &event) == CL_SUCCESS)
     {
-      await (1, &event);
+      _tarn_layer_fault_await (1, &event);
       BEHIND (clReleaseEvent) (event);
     }
   return status;

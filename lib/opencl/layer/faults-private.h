@@ -60,6 +60,7 @@ extern const FaultCallFacts _tarn_layer_fault_calls[FAULT_N_CALLS];
 /* The functions to which fault injection passes the calls that it does not make fail: the layer's
  * functions, or the driver's if the layer has none. */
 extern cl_icd_dispatch _tarn_layer_behind_faults;
+#define BEHIND(name) _tarn_layer_behind_faults.name
 
 /* faults.c */
 
@@ -70,6 +71,12 @@ gboolean _tarn_layer_faults_begin (void);
 /* Counts a call of the program.  Returns CL_SUCCESS, or the error with which the call has to fail.
  */
 cl_int _tarn_layer_fault_strike (FaultCall call);
+
+/* fault-wait.c */
+
+/* Adds @n to the number of user events that the program has made and not set. */
+void _tarn_layer_fault_count_unset (gint n);
+void _tarn_layer_fault_await (cl_uint n, const cl_event *events);
 
 /* Adds @n, which may be negative, to the number of objects of a kind that the program has. */
 void _tarn_layer_fault_count (FaultKind kind, gint n);

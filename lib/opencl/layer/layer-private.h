@@ -8,6 +8,7 @@
  *     settings.c        the settings, from the environment
  *     faults.c          fault injection, between the program and the rest of the layer:
  *     fault-calls.c     ... makes single calls fail
+ *     fault-wait.c      ... lets calls that fail wait for commands
  *     fault-memory.c    ... makes calls fail that exceed a budget
  *     report.c          reports to the program that started this one
  *     table.c           tables that find the layer's record of an object by the driver's handle
