@@ -12,8 +12,8 @@
  * A compressed file may expand to a thousand times its own size. */
 #define READ_MAX_TEXT ((gsize) 256 << 20)
 
-/* Read all of a file or stream, and add a zero byte.  They return NULL if the text cannot be read
- * or is too long.  The error does not name the file. */
+/* Functions that read all of a file or stream, and add a zero byte.  They return NULL if the text
+ * cannot be read or is too long.  The error does not name the file. */
 gchar *read_text_file (const gchar *path, gsize *length, GError **error);
 gchar *read_stream (GInputStream *stream, gsize *length, GError **error);
 

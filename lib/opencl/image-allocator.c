@@ -37,7 +37,7 @@ static gboolean
 make_resident (const ImageAllocator *self, cl_mem image, const TarnOpenclImageKind *kind,
                GError **error)
 {
-  static const cl_uint color[4]; /* black, of any type of channel */
+  static const cl_uint color[4]; /* the color black: all bits are 0, as integers and as floats */
   static const size_t origin[3], region[3] = { 1, 1, 1 };
   gboolean fills = self->traits.command == TARN_OPENCL_FILL;
   cl_int status;

@@ -66,8 +66,8 @@ _tarn_testing_clock_find (const TarnTestingClock *clock, const TarnTestingClock 
   return FALSE;
 }
 
-/* Returns TRUE if all items that come before the moment @clock come before the moment @other,
- * too. */
+/* Returns TRUE if each item (a command or wait on a queue) that comes before the moment @clock also
+ * comes before the moment @other. */
 gboolean
 _tarn_testing_clock_is_in (const TarnTestingClock *clock, const TarnTestingClock *other)
 {

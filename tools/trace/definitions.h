@@ -24,7 +24,7 @@ void definitions_add_module (Definitions *self, const RecordedModule *module);
 /* Adds a stack, and takes over @addresses. */
 void definitions_add_stack (Definitions *self, guint64 stack, GArray *addresses);
 
-/* Get a definition.  They return NULL if the number has no definition. */
+/* Functions that get a definition.  They return NULL if the number has no definition. */
 const gchar *definitions_get_string (const Definitions *self, guint64 string);
 const RecordedFrame *definitions_get_frame (const Definitions *self, guint64 address);
 /* Returns the module of a frame, or NULL.  The frame's texts must be interned. */

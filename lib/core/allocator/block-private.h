@@ -228,11 +228,12 @@ void _tarn_block_destroy (TarnBlock *block);
 gboolean _tarn_block_retire (TarnBlock *block);
 void _tarn_direct_ref_block (TarnBlock *block);
 
-/* Count references to blocks in the table @shared.  A block that has one reference is not in the
- * table.  For a block with more references, the table has the number of references minus 1.
+/* Functions that count the references to blocks in a hash table, @shared.  A block that has one
+ * reference is not in the table.  For a block with more references, the table has the number of
+ * references minus 1.
  *
  * _tarn_block_count_reference () adds 1 to a block's number.  _tarn_block_drop_reference ()
- * subtracts 1, and returns TRUE; if the block is not in the table, it returns FALSE.  The caller
+ * subtracts 1 and returns TRUE, or returns FALSE if the block is not in the table.  The caller
  * holds the table's lock. */
 void _tarn_block_count_reference (GHashTable **shared, TarnBlock *block);
 gboolean _tarn_block_drop_reference (GHashTable *shared, TarnBlock *block);

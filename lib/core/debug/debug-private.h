@@ -115,7 +115,7 @@ typedef struct
    * short for guards, Tarn allocates a block without them, even if this number is not 0. */
   gsize margin;
   gboolean has_contents; /* TRUE if the backend can read and fill memory */
-  GList all_link;        /* in the list of leaks.c, under its lock */
+  GList all_link;        /* the link in the list "all" of leaks.c; the lock in leaks.c guards it */
 
   TarnMutex lock;
   GHashTable *blocks; /* of TarnDebugBlock */

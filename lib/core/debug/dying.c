@@ -161,9 +161,10 @@ find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChan
   return is_changed;
 }
 
-/* Returns TRUE if a slot's version is still @version.  This read of the version must not take place
- * before the handler's earlier reads of the slot.  Only release order ensures that, and a load
- * cannot have release order.  So this function reads the version by an atomic addition of 0. */
+/* Returns TRUE if a slot's version is still @version.  The signal handler has read the slot's other
+ * fields, and this read of the version must not take place before those reads.  Only release order
+ * ensures that, and a load cannot have release order.  So this function reads the version by an
+ * atomic addition of 0. */
 static gboolean
 is_still (TarnDyingSlot *slot, guint version)
 {

@@ -176,8 +176,8 @@ _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
   _tarn_heap_unlock (heap);
 }
 
-/* Returns TRUE if the arenas of a reference still belong to the queue to which they belonged when
- * the caller got the reference. */
+/* Returns TRUE if the arenas that @ref refers to still belong to the same queue as when the caller
+ * got @ref. */
 gboolean
 _tarn_arena_is_met (const TarnArenaRef *ref)
 {

@@ -479,7 +479,7 @@ extern const TarnHeapGrowth _tarn_heap_parts_growth __attribute__ ((visibility (
  *     stats.used_bytes     == sum of size over extents in use
  *     stats.free_bytes     == sum of size over free extents
  *     stats.pieces         == number of segments
- *     the field table has all extents in use except n_unnamed of them, and nothing else
+ *     the field table contains each extent in use, except n_unnamed of them, and nothing else
  *
  * The lock guards all fields that are not constant:
  * - To change arenas, or anything else that threads in read sections use, a thread holds the heap's
@@ -540,8 +540,9 @@ struct _TarnHeap
   GHashTable *queues;          /* maps TarnHeapQueue.handle to the TarnHeapQueue */
   TarnHeapQueue *latest_queue; /* the queue that a call looked up last; NULL if there is none, or if
                                   the heap has forgotten or freed that queue */
-  GQueue all_queues; /* all queues, including the forgotten ones and nobody; only the thread that
-                        has set is_changing removes a queue */
+  /* All queues, also the forgotten ones and the struct "nobody".  Only the thread that has set
+   * is_changing removes a queue. */
+  GQueue all_queues;
   GQueue forgotten_queues; /* the forgotten queues, in the order in which the heap will ask whether
                               their last events are done */
   GQueue arenas;           /* the arenas of all queues, linked by TarnArena.link */
@@ -772,9 +773,10 @@ TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
 gboolean _tarn_piece_can_go (const TarnPiece *piece);
 gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 
-/* Functions of grow-virtual.c, for the reserved addresses of ranges.  The caller of the first one
- * holds the heap's lock, and the function releases the lock during driver calls.  The caller of the
- * second one does not hold the lock, and has removed the range's arena from TarnHeap.arenas. */
+/* Functions of grow-virtual.c that release reserved addresses of a range (a set of segments).  The
+ * caller of _tarn_range_tidy () holds the heap's lock, and the function releases the lock during
+ * driver calls.  The caller of _tarn_range_clear () does not hold the lock, and has removed the
+ * range's arena from TarnHeap.arenas. */
 void _tarn_range_tidy (TarnHeapRange *range);
 void _tarn_range_clear (TarnHeapRange *range);
 

@@ -52,12 +52,13 @@ typedef struct
  * for the result have a reference to the struct. */
 struct _TarnComputation
 {
-  /* The first argument and the key of the entry.  Must be the first field, because the struct is
-   * its own key in the table TarnMemo.computations.  The caller of tarn_memo_get () owns the
-   * key. */
+  /* The first argument and the key of the entry.  Must be the first field of the struct, because
+   * the table TarnMemo.computations uses a pointer to the struct as a pointer to the probe.  The
+   * caller of tarn_memo_get () owns probe.key. */
   TarnMemoProbe probe;
-  gint ref_count;       /* atomic */
-  TarnMemo *memo;       /* not owned: each call that computes or waits has its own reference */
+  gint ref_count; /* atomic */
+  TarnMemo *memo; /* not owned: each call that computes the value, or waits for it, has its own
+                     reference */
   TarnComputer *thread; /* the thread that computes; valid until is_done */
   /* The computation that the same thread had in progress when it began this computation, NULL if
    * there was none.  Only this thread reads the field. */
@@ -84,8 +85,9 @@ typedef struct
 
 typedef struct
 {
-  /* The first argument and the key.  Must be the first field, because the entry is its own key in
-   * the table TarnMemo.entries.  The entry owns the key. */
+  /* The first argument and the key for which the memo has this entry.  Must be the first field of
+   * the struct, because the table TarnMemo.entries uses a pointer to the struct as a pointer to the
+   * probe.  The entry owns probe.key. */
   TarnMemoProbe probe;
   /* The entry's value: a reference to it, or the value itself if the memo has no ref_value. */
   gpointer value;
@@ -143,7 +145,7 @@ struct _TarnMemo
    * took the lock; TarnMemoLocal counts the others. */
   TarnMemoStats stats;
 
-  gint ref_count; /* atomic; includes a reference for each call that computes or waits */
+  gint ref_count; /* atomic; each call that computes a value, or waits for it, has a reference */
   GList all_link; /* the link in the list of all memos, whose lock guards it */
 };
 

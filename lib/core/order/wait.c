@@ -253,8 +253,8 @@ set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 /* Makes a queue the only user of a block.  If commands of other queues may still use the block, the
  * queue first waits for them.  If @queue is NULL, the host waits, and no queue uses the block
  * afterwards.  The caller has a reference to the queue, and makes sure that no other thread works
- * on the block.  If @may_be_late is FALSE, the host waits for late events
- * (_tarn_block_await ()). */
+ * on the block.  If @may_be_late is FALSE, the host waits in place of the queue for late events
+ * (events that may also stand for commands after the block's free). */
 gboolean
 _tarn_block_move (TarnPool *pool, TarnBlock *block, TarnQueue *queue, gboolean may_be_late,
                   GError **error)

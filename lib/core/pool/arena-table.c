@@ -114,7 +114,7 @@ drop_going (TarnPool *pool)
         _tarn_cache_return_kept (cache, cache->kept[i]->share);
   TARN_FOR_EACH_BLOCK (block, &pool->blocks.chunks)
     if (block->is_own && is_going (pool, block->share)
-        && block->state != TARN_BLOCK_ENDING) /* the block's free no longer needs the table */
+        && block->state != TARN_BLOCK_ENDING) /* the thread freeing it needs no table */
       _tarn_pool_settle (pool, block);
   make_table (pool, pool->met.mask + 1);
 }

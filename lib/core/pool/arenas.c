@@ -378,9 +378,9 @@ _tarn_cache_return_all_kept (TarnCache *cache)
 }
 
 /* Returns @block to its arena (the heap's memory for the block's queue).  @block is the block that
- * the thread frees, or the one that its cache kept before.  @met is the entry of the freed block's
- * queue in the table of arenas.  Usually @block has the same queue.  Returns FALSE if the caller
- * has to take the pool's lock. */
+ * the thread frees now, or a block that it freed earlier and put into its cache.  @met is an entry
+ * of the table of arenas: the entry for the queue of the block that the thread frees now.  Usually
+ * @block has the same queue.  Returns FALSE if the caller has to take the pool's lock. */
 static inline gboolean
 put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
 {

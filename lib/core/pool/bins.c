@@ -651,9 +651,9 @@ _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
 }
 
 /* Caches a block again.  The pool wanted to return the block to upstream, but could not, because it
- * cannot find out whether commands still use the memory.  Puts the block into its bin.  But if no
- * bin may have the block, adds it to the list TarnStore.stuck instead: the block has an exact size,
- * or the pool has stopped caching blocks. */
+ * cannot find out whether commands still use the memory.  Usually puts the block into its bin.
+ * If the block's field exact is set, it may not be in a bin, and after the pool has stopped caching
+ * blocks, no block may.  The function then adds the block to the list TarnStore.stuck instead. */
 void
 _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
 {

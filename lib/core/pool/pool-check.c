@@ -27,7 +27,8 @@ demand_equal (Walk *walk, const gchar *name, gsize counted, gsize counter)
                counter, counted);
 }
 
-/* Checks that each block in the pool's chunks belongs to the pool, and adds it to the sums. */
+/* Checks that each block in the pool's chunks belongs to the pool.  Adds up the numbers and bytes
+ * of these blocks in @walk, so that other checks can compare the sums with the pool's counters. */
 static void
 sum_blocks (Walk *walk)
 {

@@ -133,7 +133,7 @@ typedef struct
   /* TRUE if the heap's memory has addresses.  FALSE if upstream makes an object, such as a
    * sub-buffer, for each range of the memory. */
   gboolean has_addresses;
-  gboolean is_findable; /* TRUE: the pool's index has all blocks in use */
+  gboolean is_findable; /* TRUE if the pool adds each block in use to its index */
   /* TRUE if the pool prints its counters when the program drops the last reference, or at exit. */
   gboolean prints_stats;
   /* TRUE if each free asks the backend whether the program still retains the block's memory. */

@@ -53,7 +53,7 @@ _tarn_cache_refill_spare (TarnCache *cache)
     }
 }
 
-/* Sizes.  The caller holds the pool's lock. */
+/* Functions for the size classes of bins.  The caller holds the pool's lock. */
 
 /* With a limit of fewer bytes, no sizes share bins: small blocks in thread caches would keep too
  * large a share of the memory from larger requests. */
@@ -84,10 +84,10 @@ _tarn_pool_set_bins (TarnPool *pool, guint leading_bits)
     __atomic_store_n (&pool->leading_bits, leading_bits, __ATOMIC_RELAXED);
 }
 
-/* Grants.  The caller holds the pool's lock. */
+/* Functions for grants: a grant is the number of bytes that a thread may allocate without the
+ * pool's lock.  The caller holds the pool's lock. */
 
-/* Ends the grants of all threads: the bytes that each may allocate without the pool's lock.  The
- * threads have to take the pool's lock to get new grants. */
+/* Ends the grants of all threads.  The threads have to take the pool's lock to get new grants. */
 void
 _tarn_pool_end_grants (TarnPool *pool)
 {

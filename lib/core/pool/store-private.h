@@ -68,7 +68,8 @@ struct _TarnBin
    * above 0 if blocks of this size are handed over from queue to queue. */
   guint n_to_record;
   guint n_shares; /* the number of queues that have blocks of this size in a bin of their own */
-  /* a list of these queues' bins of this size, except those whose is_wanted is TRUE */
+  /* The list of the queues' bins that have blocks of this size, except bins whose is_wanted is
+   * TRUE. */
   TarnBin *unasked;
 };
 
@@ -108,7 +109,7 @@ struct _TarnBins
  * Invariants, which _tarn_pool_check () checks:
  *
  *     Each block in a bin has the bin's size, and uses that fit the kind of the bin.
- *     No block of an exact size is in a bin. After has_ended is set, no block is in a bin.
+ *     No block with the field exact set is in a bin. After has_ended is set, no block is in a bin.
  *     If the bytes of held blocks are bounded, each block in a bin is in one of the lists by age.
  *     n_recorded counts the blocks in recorded bins. */
 typedef struct

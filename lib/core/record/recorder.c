@@ -183,7 +183,7 @@ write_packet (guint32 stream, guint32 flags, guint64 time, gconstpointer bytes, 
   return TRUE;
 }
 
-/* Writes to the file the complete events in a recording buffer that are not in the file yet. */
+/* Writes to the file the finished events in a recording buffer that are not in the file yet. */
 static void
 write_buffer (TarnRecordBuffer *buffer)
 {

@@ -33,7 +33,7 @@ typedef struct
 
 static TarnMutex lock = TARN_MUTEX_INIT;
 static GHashTable *known;   /* of Stack */
-static GPtrArray *stacks;   /* of Stack: number 1 is the first */
+static GPtrArray *stacks;   /* of Stack: the stack with number n has index n - 1 */
 static guint n_recorded;    /* number of stacks that are in the file */
 static GHashTable *frames;  /* set of addresses that are in the file */
 static GHashTable *modules; /* set of texts: load address and path of each module in the file */

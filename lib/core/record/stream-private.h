@@ -23,10 +23,10 @@ struct _TarnRecordBuffer
   guint32 stream;         /* the number of the stream */
   /* The time when the buffer got its first event, in nanoseconds since the recording began. */
   guint64 time;
-  gsize committed; /* atomic: number of bytes of complete events */
+  gsize committed; /* atomic; the number of bytes of the events that the thread has finished */
   /* The number of bytes that are in the file.  Only the recorder's thread uses this field. */
   gsize written;
-  gsize n_events; /* number of complete events */
+  gsize n_events; /* the number of events that the thread has finished */
   /* The number of events that are in the file.  May already count a few events that the next write
    * adds to the file. */
   gsize n_written;

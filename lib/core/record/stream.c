@@ -218,7 +218,7 @@ find_room (TarnStream *stream, guint64 time, gsize size)
   return NULL;
 }
 
-/* Makes a complete event, which ends before @next, visible to the recorder's thread. */
+/* Makes a finished event, which ends before @next, visible to the recorder's thread. */
 static inline void
 commit (TarnStream *stream, const guchar *next)
 {

@@ -513,7 +513,8 @@ complete_uuids (const Resolver *resolver, const GArray *platforms, GArray *names
   return TRUE;
 }
 
-/* Sets the error for an entry that names nothing but a platform without a device. */
+/* Sets the error for an entry of a selection that names only a platform, if this platform has no
+ * devices. */
 static gboolean
 refuse_empty (const gchar *platform, GError **error)
 {

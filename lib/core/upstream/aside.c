@@ -13,8 +13,8 @@
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* The number of blocks set aside that one free or one request checks.  A block is set aside if the
- * program freed it while it still had references to the block's memory. */
+/* The number of blocks that one free or one request checks, of those that are set aside.  The pool
+ * sets a block aside if the program freed it, but still had references to the block's memory. */
 #define ASKED_AT_A_TIME 2
 
 gboolean
@@ -58,8 +58,9 @@ _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block)
   return is_aside;
 }
 
-/* Takes one of the blocks set aside out of their array and returns it, so that the caller can check
- * it.  Returns NULL if no block is set aside. */
+/* Removes a block from the array of blocks that are set aside (freed while the program still had
+ * references to their memory).  Returns the block, for the caller to check.  Returns NULL if no
+ * block is set aside. */
 static TarnBlock *
 take (TarnPool *pool)
 {
@@ -95,8 +96,8 @@ put_back (TarnPool *pool, TarnBlock *block, gboolean is_retained)
   return is_aside;
 }
 
-/* Checks @n of the blocks set aside.  Frees those of them whose memory the program does not refer
- * to any more.  Returns TRUE if it has freed a block. */
+/* Checks @n blocks that are set aside.  Frees each block whose memory the program does not refer to
+ * any more.  Returns TRUE if it has freed a block. */
 static gboolean
 free_some (TarnPool *pool, guint n, TarnFreeBlock free_block)
 {

@@ -36,7 +36,7 @@
 typedef struct
 {
   gsize size;         /* bytes asked for */
-  gsize rounded_size; /* alloc_size of the blocks in its bin */
+  gsize rounded_size; /* the alloc_size of blocks in the bin for this size */
   /* The alignment in bytes that the memory must have.  Cached blocks possibly lack it, so the
    * request needs fresh memory from upstream.  0 if any alignment will do; then a cached block can
    * serve the request, too. */
@@ -307,7 +307,7 @@ recover_from_limit (TarnPool *pool, Request *request, gsize alloc_size, GError *
 
 /* Adds the pool's name and the number of requested bytes to the error of a request.  If upstream
  * has run out of memory, also adds the pool's active and held bytes.  If the request would have
- * exceeded the pool's own limit, adds nothing, because the error has all this already. */
+ * exceeded the pool's own limit, adds nothing, because the error has all these data already. */
 static void
 prefix_error (const TarnPool *pool, const Request *request, const TarnPoolStats *stats,
               GError **error)

@@ -24,7 +24,8 @@ typedef struct
 {
   gsize size;          /* bytes; the caller sets this field before _tarn_pool_reserve () */
   gboolean is_limited; /* TRUE if the pool had a limit during _tarn_pool_reserve () */
-  gboolean was_short;  /* TRUE if an attempt to reserve failed, or took cached blocks */
+  /* TRUE if an attempt to reserve the bytes failed, or took cached blocks to make room. */
+  gboolean was_short;
   /* The number of finished calls that had returned memory (_tarn_pool_get_ended ()) when
    * _tarn_pool_reserve () reserved the bytes. */
   guint64 ended_give_backs;
@@ -55,12 +56,12 @@ gboolean _tarn_pool_is_retained (const TarnPool *pool, const TarnBlock *block);
 gboolean _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_end_aside (TarnPool *pool);
 
-/* Checks all blocks set aside: the program freed them while it still had references to their memory
- * (aside.c).  Frees each block whose memory the program does not refer to any more.  Returns TRUE
- * if it has freed a block. */
+/* Checks all blocks that are set aside: the program freed them while it still had references to
+ * their memory (aside.c).  Frees each block whose memory the program does not refer to any more.
+ * Returns TRUE if it has freed a block. */
 gboolean _tarn_pool_free_aside (TarnPool *pool);
-/* Checks a few of the blocks set aside.  Calls @free_block for each block whose memory the program
- * does not refer to any more.  @free_block must not call _tarn_pool_look_aside (). */
+/* Checks a few of the blocks that are set aside.  Calls @free_block for each block whose memory the
+ * program does not refer to any more.  @free_block must not call _tarn_pool_look_aside (). */
 typedef void (*TarnFreeBlock) (TarnBlock *block);
 void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 

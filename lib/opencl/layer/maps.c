@@ -179,6 +179,6 @@ layer_clEnqueueUnmapMemObject (cl_command_queue queue, cl_mem object, void *poin
   if (map.buffer != NULL)
     end_map (&map, status != CL_SUCCESS);
   if (self != NULL && status == CL_SUCCESS)
-    _tarn_layer_debug_check_guards (self->context); /* the check sees what the host wrote */
+    _tarn_layer_debug_check_guards (self->context); /* finds the host's out-of-bounds writes */
   return status;
 }

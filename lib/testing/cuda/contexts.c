@@ -67,7 +67,7 @@ fake_get_primary_references (CUdevice device)
 }
 
 /* Frees a context and its handle, if the context was destroyed, is not primary, and is in no
- * thread's stack. */
+ * thread's stack of contexts. */
 static void
 free_unused (Context *context)
 {
@@ -130,7 +130,7 @@ pop (const gchar *function)
   return top.handle;
 }
 
-/* Frees the calling thread's stack.  GLib calls this when the thread ends. */
+/* Frees the calling thread's stack of contexts.  GLib calls this function when the thread ends. */
 static void
 free_stack (gpointer data)
 {

@@ -70,7 +70,7 @@ static void __attribute__ ((constructor)) start (void)
     g_error ("the fake driver cannot see forks");
 }
 
-/* Settings.  The caller of each of these functions holds the lock. */
+/* Functions for settings.  The caller of each of these functions holds the lock. */
 
 static Settings *
 get_settings (void)

@@ -142,7 +142,7 @@ gpointer fake_handle_get (const HandleTable *table, gpointer handle); /* nullabl
 /* Returns TRUE if the table ever had a handle. */
 gboolean fake_handle_was (const HandleTable *table, gpointer handle);
 
-/* Contexts.  The caller of each of these functions holds the lock. */
+/* Functions for contexts.  The caller of each of these functions holds the lock. */
 typedef struct
 {
   CUcontext handle;
@@ -153,7 +153,7 @@ typedef struct
    * new id each time the context is activated */
   gboolean is_primary;
   /* TRUE if the context was destroyed; the struct stays while the context is primary, or in a
-   * thread's stack */
+   * thread's stack of contexts */
   gboolean is_destroyed;
   /* the number of entries for this context in all threads' stacks, except those that were pushed
    * before the context was made (Entry.is_dangling) */
@@ -168,7 +168,7 @@ guint fake_count_contexts (void);
 guint fake_get_primary_references (CUdevice device);
 guint fake_get_stack_depth (void);
 
-/* Memory.  The caller of each of these functions holds the lock. */
+/* Functions for memory.  The caller of each of these functions holds the lock. */
 void fake_free_memory_of (guint64 context_id);
 guint fake_count_memory (TarnTestingCudaKind kind, guint64 *bytes);
 gboolean fake_find_memory (CUdeviceptr address, TarnTestingCudaMemory *memory);
@@ -225,7 +225,8 @@ fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8
 }
 #endif
 
-/* Streams, events and captures.  The caller of each of these functions holds the lock. */
+/* Functions for streams, events and captures.  The caller of each of these functions holds the
+ * lock. */
 
 /* A point in the order of a stream's commands.  The stream reaches the point when all earlier
  * commands are done.  An event stands for a point, and a stream or the host waits until a point is
@@ -255,7 +256,7 @@ typedef struct
 
 typedef struct _Capture Capture;
 
-/* Stream-ordered memory.  The caller of each of these functions holds the lock. */
+/* Functions for stream-ordered memory.  The caller of each of these functions holds the lock. */
 
 /* Allocates memory of a pool.  The memory is ready when the stream reaches the allocation.  @pool:
  * the pool's number, not 0. */
@@ -316,7 +317,7 @@ Status fake_check_legacy (const Stream *stream);
 gboolean fake_is_legacy (const Stream *stream);
 gboolean fake_is_legacy_captured (const Stream *stream);
 
-/* Modules.  The caller of each of these functions holds the lock. */
+/* Functions for modules.  The caller of each of these functions holds the lock. */
 void fake_free_modules_of (guint64 context_id);
 guint fake_count_modules (void);
 const gchar *fake_find_kernel (CUfunction handle); /* nullable */

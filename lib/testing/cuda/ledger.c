@@ -79,7 +79,7 @@ static void __attribute__ ((constructor)) make_ledger (void)
   strangers = g_array_new (FALSE, FALSE, sizeof (TarnTestingCudaMemory));
 }
 
-/* The ledger.  The caller of each of these functions holds the lock. */
+/* Functions for the ledger.  The caller of each of these functions holds the lock. */
 
 static gint
 compare_address (gconstpointer key, gconstpointer address)

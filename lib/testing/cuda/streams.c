@@ -14,7 +14,7 @@
 
 typedef enum
 {
-  WORK,   /* is done when the test finishes it */
+  WORK,   /* completes when the test calls finish_work () or finish_all_work () */
   RECORD, /* reaches a point (Mark) of its stream */
   WAIT,   /* waits until a point is reached */
   DO      /* calls its function */
@@ -62,7 +62,8 @@ static void __attribute__ ((constructor)) make_streams (void)
   _tarn_cond_init (&reached);
 }
 
-/* Points in streams, and commands.  The caller of each of these functions holds the lock. */
+/* Functions for points in streams, and commands.  The caller of each of these functions holds the
+ * lock. */
 
 Mark *
 fake_mark_ref (Mark *mark)
@@ -193,7 +194,7 @@ fake_stream_wait (Stream *stream, Mark *mark)
   put (stream, WAIT, mark);
 }
 
-/* Streams.  The caller of each of these functions holds the lock. */
+/* Functions for streams.  The caller of each of these functions holds the lock. */
 
 static Stream *
 make_stream (guint64 context_id)

@@ -61,7 +61,7 @@ static guint64 backed[TARN_TESTING_CUDA_MAX_DEVICES]; /* bytes of backings of ea
 static int file;
 static guint64 file_size;
 
-/* Ranges.  The caller of each of these functions holds the lock. */
+/* Functions for ranges.  The caller of each of these functions holds the lock. */
 
 static gint
 compare_ranges (gconstpointer a, gconstpointer b, gpointer unused)
