@@ -18,6 +18,7 @@
 #include "opencl-calls.h"
 #endif
 
+#include "driver-crash.h"
 #include "text.h"
 
 /* All platforms and devices of the machine.  A device's place is its number in its platform, from
@@ -220,10 +221,22 @@ add_cuda (Everything *everything, GError **error)
 }
 #endif
 
+/* Asks all drivers for their devices. */
+static gboolean
+ask_drivers (Everything *everything, GError **error)
+{
+  gboolean is_listed;
+
+  driver_crash_watch ();
+  is_listed = add_opencl (everything, error) && add_cuda (everything, error);
+  driver_crash_unwatch ();
+  return is_listed;
+}
+
 static gboolean
 find_everything (Everything *everything, GError **error)
 {
-  if (!add_opencl (everything, error) || !add_cuda (everything, error))
+  if (!ask_drivers (everything, error))
     return FALSE;
   for (guint i = 0; i < everything->platforms->len; i++)
     {

@@ -323,6 +323,25 @@ if [ -e "$fake/libcuda.so.1" ]; then
 else
   skip "tarn-test: devices that cannot be listed" "built without the fake CUDA driver"
 fi
+# A driver that crashes ends the tool, and the user reads why.
+explains_crash () { # PROGRAM ARGUMENT...
+  crashing=$1
+  mkdir -p "$scratch/vendors"
+  echo "$(cd "$top_builddir" && pwd)/t/tools/.libs/crashing-driver.so" >"$scratch/vendors/crashing.icd"
+  (
+    ulimit -c 0
+    status_is 134 env -u OCL_ICD_FILENAMES "OCL_ICD_VENDORS=$scratch/vendors" \
+      "$top_builddir/tools/$@"
+  ) && grep -q "^$crashing: a driver crashed when it was asked for its devices" "$scratch/err"
+}
+if [ -e "$top_builddir/t/tools/.libs/crashing-driver.so" ]; then
+  check "tarn-test: a driver that crashes" explains_crash tarn-test --list
+  case $programs in
+    *tarn-info*) check "tarn-info: a driver that crashes" explains_crash tarn-info ;;
+  esac
+else
+  skip "a driver that crashes" "built without OpenCL"
+fi
 explains_nothing () { # ARGUMENT...
   OCL_ICD_VENDORS=/nonexistent explains "$1" "$no_platform" "$no_cuda" $2
 }
