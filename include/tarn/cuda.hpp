@@ -227,9 +227,9 @@ public:
   /** A block of one of libtarn-cuda's allocators, or of a pool over one. */
   explicit stream_block (block &&other) noexcept : block (std::move (other)) {}
 
-  /** block::free_on() for a stream, in the thread that frees the block. */
+  /** block::set_last_queue() for a stream, in the thread that frees the block. */
   void
-  free_on (CUstream stream) noexcept
+  set_last_queue (CUstream stream) noexcept
   {
     set_free_on ([] (TarnBlock *freed, void *last)
                      noexcept { tarn_cuda_block_free_on (freed, static_cast<CUstream> (last)); },

@@ -125,11 +125,11 @@ public:
     return tarn_opencl_block_get_buffer (get ());
   }
 
-  /** block::free_on() for a queue of OpenCL's. */
+  /** block::set_last_queue() for a queue of OpenCL's. */
   void
-  free_on (cl_command_queue queue) noexcept
+  set_last_queue (cl_command_queue queue) noexcept
   {
-    block::free_on (queue);
+    block::set_last_queue (queue);
   }
 
   /**
@@ -352,11 +352,11 @@ public:
     return tarn_opencl_block_get_image (get ());
   }
 
-  /** block::free_on() for a queue of OpenCL's. */
+  /** block::set_last_queue() for a queue of OpenCL's. */
   void
-  free_on (cl_command_queue queue) noexcept
+  set_last_queue (cl_command_queue queue) noexcept
   {
-    block::free_on (queue);
+    block::set_last_queue (queue);
   }
 };
 
@@ -454,11 +454,11 @@ public:
     return tarn_opencl_block_get_svm (get ());
   }
 
-  /** block::free_on() for a queue of OpenCL's. */
+  /** block::set_last_queue() for a queue of OpenCL's. */
   void
-  free_on (cl_command_queue queue) noexcept
+  set_last_queue (cl_command_queue queue) noexcept
   {
-    block::free_on (queue);
+    block::set_last_queue (queue);
   }
 };
 

@@ -526,7 +526,7 @@ public:
     return *this;
   }
 
-  /** Frees the block, if there is one: on the queue that free_on() said. */
+  /** Frees the block, if there is one: on the queue of set_last_queue(). */
   ~block ()
   {
     if (m_free_on != nullptr)
@@ -546,13 +546,14 @@ public:
   }
 
   /**
-   * Says which queue uses the block last: it is freed there, as by tarn_block_free_on(). Without
-   * this call, a block that was allocated for a queue is freed on that queue.
+   * Sets the queue that uses the block last. The destructor, or reset(), then frees the block on
+   * this queue, as tarn_block_free_on() does. Without this call, it frees a block on the queue for
+   * which the block was allocated.
    *
    * @param queue  lives until the block is freed; NULL: the queue is not known
    */
   void
-  free_on (void *queue) noexcept
+  set_last_queue (void *queue) noexcept
   {
     set_free_on (queue != nullptr ? tarn_block_free_on : nullptr, queue);
   }

@@ -132,8 +132,8 @@ test_memory (const TarnCudaTest *test, gconstpointer)
         memory.reset ();
         other.record_use (last.get ());
         other.move_to (last.get ());
-        other.free_on (own.get ());
-        on_default.free_on (nullptr);
+        other.set_last_queue (own.get ());
+        on_default.set_last_queue (nullptr);
         tarn::cuda::memory moved = std::move (other);
         moved.reset ();
         on_default.reset ();
@@ -167,7 +167,7 @@ test_async (const TarnCudaTest *test, gconstpointer)
 
     g_assert_cmpuint (memory.address (), !=, 0);
     g_assert_cmpuint (memory.address (), !=, direct.address ());
-    direct.free_on (own.get ());
+    direct.set_last_queue (own.get ());
   }
   made = tarn::allocator ();
   if (fake != nullptr)
@@ -193,7 +193,7 @@ test_free_on (const TarnCudaTest *test, gconstpointer)
         CUdeviceptr address = memory.address ();
 
         fake->put_work (last);
-        memory.free_on (last);
+        memory.set_last_queue (last);
         memory.reset ();
         memory = pool.allocate (size, first.get ());
         g_assert_true (memory.address () != address || !fake->is_idle (first.get ()));
@@ -257,7 +257,7 @@ test_host (const TarnCudaTest *test, gconstpointer)
         g_assert_true (memory.data () != nullptr && memory.data () == other.data ());
         tarn::cuda::host_memory aligned = pool.allocate_aligned (size, 4096);
         g_assert_cmpuint (reinterpret_cast<std::uintptr_t> (aligned.data ()) % 4096, ==, 0);
-        memory.free_on (nullptr);
+        memory.set_last_queue (nullptr);
       }
     for (tarn::cuda::host_pool &pool : pools)
       {
@@ -359,7 +359,7 @@ run_program ()
   for (std::size_t i = 1; i <= 4; i++)
     blocks.push_back (pool.allocate (i * size, nullptr));
   tarn::cuda::host_memory memory = host.allocate (size);
-  memory.free_on (nullptr);
+  memory.set_last_queue (nullptr);
 }
 
 void

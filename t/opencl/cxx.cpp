@@ -68,8 +68,8 @@ use (const tarn::opencl::pool &pool, cl_command_queue queue)
   buffer.reset ();
   write_word (queue, other.handle (), size - 4, 7);
   g_assert_cmpuint (read_word (queue, other.handle (), size - 4), ==, 7);
-  other.free_on (queue);
-  any.free_on (queue);
+  other.set_last_queue (queue);
+  any.set_last_queue (queue);
 }
 
 void
@@ -103,7 +103,7 @@ test_free_on (OpenclState *state, const OpenclMemory *, gconstpointer)
   tarn::opencl::buffer buffer = pool.allocate (size, state->queue);
   cl_event written = opencl_fill (other, buffer.get (), 1, gate);
 
-  buffer.free_on (other);
+  buffer.set_last_queue (other);
   buffer.reset ();
   buffer = pool.allocate (size, state->queue);
   cl_event again = opencl_fill (state->queue, buffer.get (), 2, nullptr);
@@ -174,7 +174,7 @@ test_images (const TarnOpenclDevice *, OpenclState *state)
   g_assert_true (handle != nullptr && handle == other.handle () && same == pool);
   image.reset ();
   g_assert_cmpuint (pool.pool ().stats ().active_blocks, ==, 1);
-  other.free_on (state->queue);
+  other.set_last_queue (state->queue);
   other.reset ();
   image = same.allocate (format, describe_image (100), state->queue);
   g_assert_true (image.handle () == handle);
@@ -254,7 +254,7 @@ test_svm (OpenclState *state, const OpenclMemory *, gconstpointer)
   tarn::opencl::svm other = block.share ();
 
   g_assert_true (block.data () == other.data () && block.data () != nullptr);
-  block.free_on (state->queue);
+  block.set_last_queue (state->queue);
   block.reset ();
   other.reset ();
   g_assert_true (

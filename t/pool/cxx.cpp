@@ -409,9 +409,9 @@ private:
 /* The way there does not matter: each of them names the queue that writes last. */
 enum class way
 {
-  free_on,
-  free_on_then_move,
-  free_on_then_share,
+  set_last_queue,
+  set_last_queue_then_move,
+  set_last_queue_then_share,
   record_use,
   move_to,
   wait
@@ -422,21 +422,21 @@ free_after (const queues &q, tarn::block block, void *queue, way taken)
 {
   switch (taken)
     {
-    case way::free_on:
-      block.free_on (queue);
+    case way::set_last_queue:
+      block.set_last_queue (queue);
       break;
-    case way::free_on_then_move:
+    case way::set_last_queue_then_move:
       {
-        block.free_on (queue);
+        block.set_last_queue (queue);
         tarn::block moved;
 
         moved = std::move (block);
         tarn::block again = std::move (moved);
         break;
       }
-    case way::free_on_then_share:
+    case way::set_last_queue_then_share:
       {
-        block.free_on (queue);
+        block.set_last_queue (queue);
         tarn::block other = block.share ();
 
         static_cast<void> (block.release ());
@@ -499,8 +499,12 @@ test_queue_failures ()
 int
 main (int argc, char **argv)
 {
-  static const way ways[] = { way::free_on,    way::free_on_then_move, way::free_on_then_share,
-                              way::record_use, way::move_to,           way::wait };
+  static const way ways[] = { way::set_last_queue,
+                              way::set_last_queue_then_move,
+                              way::set_last_queue_then_share,
+                              way::record_use,
+                              way::move_to,
+                              way::wait };
   static const char *const names[]
       = { "free-on", "free-on-then-move", "free-on-then-share", "record-use", "move-to", "wait" };
 
