@@ -27,7 +27,7 @@ typedef enum
 
 typedef struct
 {
-  guint flags; /* TarnDebugFlags */
+  guint flags; /* a combination of TarnDebugFlags */
   /* The largest number of bytes in an allocator's quarantine, where freed blocks are kept. */
   gsize quarantine_bytes;
   /* The number of requests from one check of a pool's invariants to the next check. */
@@ -35,7 +35,7 @@ typedef struct
   /* The exit status of a program in which Tarn has found mistakes.  0: the program keeps its own
    * exit status. */
   guint exit_status;
-  guint stack_depth; /* stack frames recorded for each block */
+  guint stack_depth; /* the largest number of frames of a call stack in a message */
 } TarnDebugSettings;
 
 /* The default settings: no checks, 64 MiB of quarantine, a check of invariants every 1,000 requests

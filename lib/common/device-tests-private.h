@@ -40,7 +40,7 @@ typedef struct
   gchar *reason;     /* the reason why there are no devices; NULL if there are some */
   gboolean is_error; /* TRUE if reason is set because choosing the devices failed */
   gboolean was_said;
-  GPtrArray *cases; /* of TarnDeviceTest */
+  GPtrArray *cases; /* an array of TarnDeviceTest: the tests that were added */
 } TarnDeviceTests;
 
 /* Removes duplicate devices, and keeps the first of each. */
@@ -99,8 +99,8 @@ _tarn_device_tests_run_without_device (gconstpointer data)
   g_test_fail ();
 }
 
-/* Returns TRUE if there are devices.  If not, adds a single test that reports why there are
- * none. */
+/* Returns TRUE if there are devices.  If there are none, adds a single test that reports the
+ * reason. */
 static inline gboolean
 _tarn_device_tests_have_any (TarnDeviceTests *tests)
 {
@@ -114,8 +114,8 @@ _tarn_device_tests_have_any (TarnDeviceTests *tests)
   return FALSE;
 }
 
-/* The next functions report each option -p PATH whose path no test has.  Without them, g_test would
- * run no test and succeed. */
+/* The next functions report each option -p PATH whose path no test has.  Without this report,
+ * g_test would run no test and succeed. */
 
 /* Returns TRUE if the path of a test is @wanted, or begins with the folder @wanted. */
 static inline gboolean
@@ -130,7 +130,7 @@ _tarn_device_tests_is_within (const gchar *path, const gchar *wanted)
  * For the test at "/opencl/0:1/pool/reuse", these options are possible:
  *
  * - its path, or a folder that contains it ("/opencl/0:1/pool");
- * - the same without the device ("/opencl/pool"), or also without the backend ("/pool/reuse");
+ * - the path without the device ("/opencl/pool"), or without device and backend ("/pool/reuse");
  * - the backend and a device's number, even of a device that has no tests ("/opencl/7:0"). */
 static inline gboolean
 _tarn_device_tests_means (const TarnDeviceTests *tests, const gchar *path, const gchar *wanted)

@@ -47,7 +47,8 @@ static inline gboolean
 _tarn_plain_wait_until (TarnCond *cond, TarnPlainMutex *mutex, gint64 end_time)
 {
   gint64 left = end_time - g_get_monotonic_time ();
-  gint64 now = g_get_real_time (); /* read last, so that the wait is not too short */
+  /* Read this clock last: a delay between the two calls then makes the wait longer, not shorter. */
+  gint64 now = g_get_real_time ();
   gint64 real = now + MIN (left, G_MAXINT64 - now);
   struct timespec end
       = { (time_t) (real / G_USEC_PER_SEC), (glong) (real % G_USEC_PER_SEC) * 1000 };

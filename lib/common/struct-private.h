@@ -18,8 +18,8 @@
  * FALSE if the program has not set the size.  Also returns FALSE if a newer program sets fields
  * that this library does not know, because the library cannot obey these fields.
  *
- * Not inlined, because GCC would warn of reads past the end of a smaller struct, which never
- * happen. */
+ * The function is not inlined, because GCC would warn of reads past the end of a smaller struct,
+ * which never happen. */
 static __attribute__ ((noinline, unused)) gboolean
 _tarn_struct_read (gpointer ours, gsize size, gconstpointer theirs)
 {

@@ -9,18 +9,18 @@
 
 #include <glib.h>
 
-/* All numbers of fixed size are little-endian. */
+/* All numbers of fixed size in a recording are little-endian. */
 
 #define TARN_TRACE_MAGIC "TARNTRC1"
-#define TARN_TRACE_PACKET_MAGIC 0x544b5054U /* "TPKT" */
+#define TARN_TRACE_PACKET_MAGIC 0x544b5054U /* the characters "TPKT" */
 
 typedef struct
 {
   gchar magic[8];
-  guint32 header_size; /* bytes of this header */
+  guint32 header_size; /* the size of this header in bytes */
   guint32 pid;
-  guint64 real_time; /* time when the recording began: nanoseconds since 1970 began */
-  guint64 start;     /* the same time, by the clock of events */
+  guint64 real_time; /* the time when the recording began: nanoseconds since 1970 began */
+  guint64 start;     /* the time when the recording began, by the events' clock: nanoseconds */
   guint64 reserved[4];
 } TarnTraceHeader;
 
@@ -34,7 +34,7 @@ G_STATIC_ASSERT (sizeof (TarnTraceHeader) == 64);
 typedef struct
 {
   guint32 magic;
-  guint32 size; /* bytes of the events that follow */
+  guint32 size; /* the size in bytes of the events that follow the struct */
   guint32 stream;
   guint32 flags;
   /* In a packet with the flag TARN_TRACE_FIRST: the time from which the packet's first event counts
@@ -57,80 +57,90 @@ G_STATIC_ASSERT (sizeof (TarnTracePacket) == 32);
 typedef enum
 {
   /* Events that define which text, code address or call stack a number means in the whole file */
-  TARN_TRACE_STRING = 1, /* string, text */
+
+  TARN_TRACE_STRING = 1, /* a text; arguments: string (its number), text */
   /* A code address.  Arguments: address, module (a text), offset in the module, symbol (a text),
    * offset from the symbol. */
   TARN_TRACE_FRAME,
-  TARN_TRACE_STACK, /* stack, n, n addresses, the innermost first */
+  /* A call stack.  Arguments: stack (its number), n, n addresses, the innermost first. */
+  TARN_TRACE_STACK,
 
   /* Events that set the context of all later events in their stream */
-  TARN_TRACE_THREAD,    /* the system's thread number, the thread's name (a text) */
-  TARN_TRACE_USE,       /* object that later events are about: the current object */
-  TARN_TRACE_QUEUE,     /* ~queue that later requests are for; 0 if none */
-  TARN_TRACE_TAG,       /* string: the tag of later requests; 0 if none */
-  TARN_TRACE_SET_STACK, /* stack of the next request */
 
-  /* Allocators, pools and heaps */
+  /* The thread whose events follow.  Arguments: its number in the system, its name (a text). */
+  TARN_TRACE_THREAD,
+  TARN_TRACE_USE,       /* argument: the object that later events are about (the current object) */
+  TARN_TRACE_QUEUE,     /* argument: ~the queue that later requests name; 0 if none */
+  TARN_TRACE_TAG,       /* argument: the string that is the tag of later requests; 0 if none */
+  TARN_TRACE_SET_STACK, /* argument: the stack of the next request */
+
+  /* Events about allocators, pools and heaps */
 
   /* An allocator.  Arguments: object, class (TarnTraceClass), upstream object, kind (a text), name
    * (a text), n, n pairs of a property (TarnTraceProperty) and its value. */
   TARN_TRACE_OBJECT,
-  TARN_TRACE_END, /* object */
+  TARN_TRACE_END, /* an allocator was freed; argument: object */
   /* Counters of the current object.  Arguments: n, n pairs of a counter (TarnTraceProperty) and its
    * value. */
   TARN_TRACE_STATS,
 
-  /* Blocks of the current object */
+  /* Events about blocks of the current object */
 
   /* A block that existed when the recording began.  Arguments: ~block, size, alloc_size, ~address,
    * 1 if the block is in use. */
   TARN_TRACE_BLOCK,
-  TARN_TRACE_HIT,  /* ~block, size */
-  TARN_TRACE_MISS, /* ~block, size, alloc_size, ~address */
+  TARN_TRACE_HIT,  /* a cached block served a request; arguments: ~block, size */
+  TARN_TRACE_MISS, /* a new block served a request; arguments: ~block, size, alloc_size, ~address */
   /* Only in older recordings: a thread-local arena served a request.  Arguments: ~block, size,
    * alloc_size, ~address. */
   TARN_TRACE_LENT,
-  TARN_TRACE_FAIL, /* size, code of TarnError plus 1 */
-  TARN_TRACE_FREE, /* ~block */
-  TARN_TRACE_GONE, /* ~block: its memory was returned upstream */
+  TARN_TRACE_FAIL, /* a request failed; arguments: size, code of TarnError plus 1 */
+  TARN_TRACE_FREE, /* a block was freed; argument: ~block */
+  TARN_TRACE_GONE, /* a block's memory was returned upstream; argument: ~block */
 
-  /* Calls that the current object has made to its upstream allocator or to the driver */
+  /* Events about calls that the current object made to its upstream allocator or to the driver */
+
   /* A call that allocates.  Arguments: size, ~address, code of TarnError plus 1 (0 if there was no
    * error), duration. */
   TARN_TRACE_ALLOCATED,
-  TARN_TRACE_FREED, /* size, ~address, duration */
+  TARN_TRACE_FREED, /* a call that frees; arguments: size, ~address, duration */
 
-  /* The order of queues: recorded events, waits, and blocks that queues use */
-  TARN_TRACE_MARK,       /* queue, duration: an event was recorded */
-  TARN_TRACE_WAIT,       /* queue (0: the host), duration */
-  TARN_TRACE_RECORD_USE, /* ~block, queue */
-  TARN_TRACE_MOVE,       /* ~block, queue */
-  TARN_TRACE_FORGET,     /* queue */
+  /* Events about the order of queues: recorded events, waits, and blocks that queues use */
+  TARN_TRACE_MARK,       /* an event was recorded; arguments: queue, duration */
+  TARN_TRACE_WAIT,       /* a queue (0: the host) waits for an event; arguments: queue, duration */
+  TARN_TRACE_RECORD_USE, /* a queue uses a block; arguments: ~block, queue */
+  TARN_TRACE_MOVE,       /* a block moves to a queue (0: to none); arguments: ~block, queue */
+  TARN_TRACE_FORGET,     /* a pool forgets a queue; argument: queue */
 
-  /* Actions that a pool takes because the program asks for them, or because memory is short */
-  TARN_TRACE_TRIM,          /* bytes to keep, 1 if the pool is to stop caching */
-  TARN_TRACE_LIMIT,         /* bytes */
-  TARN_TRACE_RECLAIM,       /* bytes wanted, 1 if memory was freed, duration */
-  TARN_TRACE_OUT_OF_MEMORY, /* bytes wanted, bytes in use, bytes cached */
+  /* Events about actions that a pool takes because the program asks for them, or because memory is
+   * short */
 
-  /* Memory of the current object, a heap.  PIECE stands for a segment: memory that the heap got
-   * upstream.  An extent is the range of addresses that a request got; it may span several
-   * segments. */
-  TARN_TRACE_PIECE,       /* ~address, size, queue (0: none) */
-  TARN_TRACE_PIECE_GONE,  /* ~address, size */
-  TARN_TRACE_PIECE_MOVED, /* ~address, size, new ~address, queue */
-  TARN_TRACE_EXTENT,      /* ~address, size */
-  TARN_TRACE_EXTENT_FREE, /* ~address, size */
+  /* The pool frees unused memory.  Arguments: bytes to keep, 1 if the pool is to stop caching. */
+  TARN_TRACE_TRIM,
+  TARN_TRACE_LIMIT, /* the program sets the pool's limit; argument: the limit in bytes */
+  /* Reclaim functions ran.  Arguments: bytes wanted, 1 if memory was freed, duration. */
+  TARN_TRACE_RECLAIM,
+  /* Memory has run out.  Arguments: bytes wanted, bytes in use, bytes cached. */
+  TARN_TRACE_OUT_OF_MEMORY,
+
+  /* Events about memory of the current object, which is a heap.  PIECE stands for a segment: memory
+   * that the heap got upstream.  An extent is the range of addresses that a request got; it may
+   * span several segments. */
+  TARN_TRACE_PIECE,      /* the heap got a segment; arguments: ~address, size, queue (0: none) */
+  TARN_TRACE_PIECE_GONE, /* a segment left its range (set of segments); arguments: ~address, size */
+  TARN_TRACE_PIECE_MOVED, /* a segment moved; arguments: ~address, size, ~new address, queue */
+  TARN_TRACE_EXTENT,      /* a request got an extent; arguments: ~address, size */
+  TARN_TRACE_EXTENT_FREE, /* an extent was freed; arguments: ~address, size */
   /* Records the address or handle by which the program knows an extent, if it is not the extent's
    * own address.  Arguments: ~the extent's own address, ~the program's address or handle. */
   TARN_TRACE_PART,
 
-  /* The recorder */
+  /* Events about the recording itself */
   TARN_TRACE_LOST, /* argument: how many events of this stream are missing before this one */
   TARN_TRACE_STOP, /* no arguments; a recording without this event is cut off */
 
-  /* More definitions that hold for the whole file */
-  TARN_TRACE_MODULE, /* load address; text: path; text: build-id */
+  /* An event that defines a code module (the program or a library) for the whole file */
+  TARN_TRACE_MODULE, /* arguments: load address, path (a text), build-id (a text) */
 
   TARN_TRACE_N_KINDS
 } TarnTraceKind;
@@ -159,7 +169,7 @@ typedef enum
   TARN_TRACE_FOLLOWS_LIMIT,  /* 1 if the limit of the pool over a heap also limits the heap */
   TARN_TRACE_HAS_QUEUES,     /* 1 if requests may name a queue */
   TARN_TRACE_IDLE_SECONDS,   /* seconds for which a heap keeps unused segments */
-  TARN_TRACE_PART_ALIGNMENT, /* bytes; 0 if the backend makes no sub-buffers */
+  TARN_TRACE_PART_ALIGNMENT, /* the alignment of sub-buffers in bytes; 0 if there are none */
   TARN_TRACE_RELEASES_PARTS, /* 1 if sub-buffers have to be released */
   TARN_TRACE_FREES_IN_ORDER, /* 1 if memory may be freed while queues still use it */
   /* 0: an event that a pool records (TARN_TRACE_MARK) waits for the earlier commands of one queue.

@@ -29,7 +29,7 @@ struct _TarnListener
                     gsize n_properties);
   void (*block) (TarnListener *self, const TarnBlock *block, gboolean is_active);
   void (*piece) (TarnListener *self, const TarnAllocator *heap, guint64 start, gsize size,
-                 gconstpointer queue /* the segment's owner; nullable */);
+                 gconstpointer queue /* the queue that owns the segment; nullable */);
   void (*extent) (TarnListener *self, const TarnAllocator *heap, guint64 start, gsize size,
                   guint64 address /* the address that the program sees */);
 };
@@ -38,18 +38,19 @@ struct _TarnListener
  * heaps and pools. */
 typedef struct
 {
-  const gchar *kind; /* for messages: "pool" */
+  const gchar *kind; /* the kind's name in messages, such as "pool" */
   TarnTraceClass trace_class;
   TarnBlock *(*allocate_block) (TarnAllocator *allocator, gsize size, GError **error);
   void (*free_block) (TarnBlock *block);
-  void (*ref_block) (TarnBlock *block); /* adds a reference; free_block () releases one */
+  void (*ref_block) (TarnBlock *block); /* adds a reference to a block; free_block () drops one */
   gboolean (*allocate_memory) (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                                GError **error);
   void (*free_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
   /* Tells the allocator that memory is lost: nobody will free the memory, because the driver cannot
    * tell when the commands that use it are done.  Nullable. */
   void (*lose_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
-  void (*dispose) (TarnAllocator *allocator); /* after the last reference is released */
+  /* Runs after the last reference to the allocator was released. */
+  void (*dispose) (TarnAllocator *allocator);
   gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
   gboolean (*move_to_queue) (TarnBlock *block, gpointer queue, GError **error);
 
@@ -71,7 +72,9 @@ typedef struct
    * needs the memory now; then the host waits for commands that still use the memory.  If
    * @is_wanted is FALSE, the driver may free the memory later. */
 
-  void (*finalize) (TarnAllocator *allocator); /* after dispose () and the last block and call */
+  /* Frees the pool.  Runs after dispose (), when no block is left and no call returns blocks of the
+   * pool to upstream any more. */
+  void (*finalize) (TarnAllocator *allocator);
   /* Gets the origin of a block in use: which request got the block.  The caller has called
    * freeze ().  Returns FALSE if the origin is unknown. */
   gboolean (*get_origin) (const TarnBlock *block, TarnOrigin *origin);
@@ -103,12 +106,15 @@ typedef struct
 struct _TarnAllocator
 {
   const TarnAllocatorClass *klass;
-  TarnAllocatorOps ops;   /* ops.name is our own copy; nullable */
-  gchar *label;           /* for messages: "pool 'temporaries'", "an unnamed allocator" */
-  gpointer user_data;     /* for ops, except the functions for queues and events */
-  GDestroyNotify destroy; /* for user_data; nullable */
-  /* For the functions of ops for queues and events.  This is user_data, except in an allocator of
-   * the folder debug/, which has these functions from the backend of the allocator below. */
+  /* The backend's functions.  The string ops.name is the allocator's own copy, or NULL. */
+  TarnAllocatorOps ops;
+  gchar *label; /* the name in messages, such as "pool 'temporaries'", "an unnamed allocator" */
+  /* The first argument of the functions in ops, except the functions for queues and events. */
+  gpointer user_data;
+  GDestroyNotify destroy; /* a function that frees user_data; nullable */
+  /* The first argument of those functions in ops that are for queues and events.  It is user_data,
+   * except in an allocator of the folder debug/, which has these functions from the backend of the
+   * allocator below. */
   gpointer queue_data;
   /* The direct allocator below this one, found through upstream (the allocator directly below).  A
    * direct allocator points to itself. */
@@ -116,14 +122,14 @@ struct _TarnAllocator
   /* This allocator's level in the stack of allocators: 0 if no allocator is below, else one more
    * than the level of the allocator below (base/duty-private.h). */
   guint level;
-  guint64 id;          /* unique in the process; 0 if the registry does not have the allocator */
-  GList registry_link; /* guarded by the registry's lock */
+  guint64 id; /* a number, unique in the process; 0 if the allocator is not in the registry */
+  GList registry_link; /* the link in the registry's list; the registry's lock guards it */
   /* The upstream that the program gave a pool, if TARN_DEBUG has put this allocator between the
    * pool and that upstream.  NULL in all other allocators. */
   TarnAllocator *given;
   /* A direct allocator's own function to free unused memory; klass->trim calls it.  Nullable. */
   gsize (*trim) (gpointer user_data, gsize keep_bytes);
-  gint ref_count; /* atomic; each block of a direct allocator has one of the references */
+  gint ref_count; /* accessed atomically; each block of a direct allocator has a reference */
 };
 
 /* Calls a function of an allocator's backend.  The calling thread must hold no lock, and be in no
@@ -132,7 +138,7 @@ struct _TarnAllocator
   (_tarn_assert_may_call (), (allocator)->ops.function ((allocator)->user_data, __VA_ARGS__))
 #define _tarn_call_plain(allocator, function)                                                      \
   (_tarn_assert_may_call (), (allocator)->ops.function ((allocator)->user_data))
-/* Calls a function for queues or events. */
+/* Calls a function of an allocator's backend for queues or events.  See _tarn_call (). */
 #define _tarn_call_queue(allocator, function, ...)                                                 \
   (_tarn_assert_may_call (), (allocator)->ops.function ((allocator)->queue_data, __VA_ARGS__))
 
@@ -155,7 +161,7 @@ TarnAllocator *_tarn_allocator_new_between (const TarnAllocatorOps *ops, gpointe
 void _tarn_allocator_refuse_size (const TarnAllocator *allocator, gsize size, GError **error);
 void _tarn_allocator_clear (TarnAllocator *allocator);
 
-/* registry.c */
+/* Functions of registry.c, which lists all allocators. */
 void _tarn_allocator_publish (TarnAllocator *allocator);
 void _tarn_allocator_withdraw (TarnAllocator *allocator);
 void _tarn_allocators_describe (void);
@@ -164,10 +170,10 @@ void _tarn_allocators_foreach_pool (void (*func) (TarnAllocator *pool, gpointer 
 void _tarn_allocators_open_anew (void);
 void _tarn_allocators_tell_frozen (TarnListener *listener);
 
-/* recording-listener.c */
+/* The listener that writes the state of allocators to a recording (recording-listener.c). */
 extern TarnListener _tarn_recording_listener __attribute__ ((visibility ("hidden")));
 
-/* Functions of direct allocators */
+/* Functions of allocator.c for direct allocators, which call a backend for every block. */
 TarnBlock *_tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error);
 void _tarn_direct_free_block (TarnBlock *block);
 gboolean _tarn_direct_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory,
@@ -211,8 +217,8 @@ _tarn_allocator_is_debugged (const TarnAllocator *allocator)
 
 /* Returns the allocator that the program gave a pool as its upstream.  @upstream: the allocator
  * from which the pool really allocates.  With TARN_DEBUG, @upstream is an allocator of the folder
- * debug/, which allocates from the program's allocator.  Without
- * TARN_DEBUG, @upstream is the program's allocator itself. */
+ * debug/, which allocates from the program's allocator.  Without TARN_DEBUG, @upstream is the
+ * program's allocator itself. */
 static inline TarnAllocator *
 _tarn_allocator_get_given (TarnAllocator *upstream)
 {
@@ -244,8 +250,9 @@ _tarn_allocator_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
     allocator->klass->lose_memory (allocator, memory, size);
 }
 
+/* Rounds @size up to a multiple of @unit, a power of two. */
 static inline gsize
-_tarn_round_up (gsize size, gsize unit) /* a power of two */
+_tarn_round_up (gsize size, gsize unit)
 {
   return (size + unit - 1) & ~(unit - 1);
 }

@@ -36,8 +36,7 @@ _tarn_reclaim_begin (void)
   return TRUE;
 }
 
-/* Removes the mark that _tarn_reclaim_begin () has set: this thread has left the reclaim function.
- */
+/* Removes the mark that _tarn_reclaim_begin () set: this thread calls no reclaim function now. */
 void
 _tarn_reclaim_end (void)
 {
@@ -299,7 +298,8 @@ _tarn_allocator_get_default_queue (TarnAllocator *direct)
   return direct->ops.frees_in_order ? NULL : _tarn_allocator_get_fresh_queue (direct);
 }
 
-/* Functions of direct allocators.  Heaps use these functions, too. */
+/* Functions of direct allocators, which call a backend for every block.  Heaps also use these
+ * functions. */
 
 /* Allocates memory from a direct allocator.  If the backend is out of memory, calls its reclaim
  * function and retries once. */
@@ -457,7 +457,8 @@ static const TarnAllocatorClass direct_class = {
   .ref_block = _tarn_direct_ref_block,
   .allocate_memory = _tarn_direct_allocate_memory,
   .free_memory = _tarn_direct_free_memory,
-  .dispose = direct_finalize, /* no block is left, because each refers to the allocator */
+  /* No block exists when dispose () runs, because each block has a reference to the allocator. */
+  .dispose = direct_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
   .trim = direct_trim,

@@ -93,7 +93,8 @@ _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
   queue = _tarn_direct_queue_new (block->source->direct, handle, error);
   if (queue == NULL)
     return FALSE;
-  if (!add_use (block, handle, queue)) /* another thread has added the queue */
+  /* add_use () returns FALSE if another thread has added the same queue meanwhile. */
+  if (!add_use (block, handle, queue))
     _tarn_direct_queue_free (block->source->direct, queue);
   return TRUE;
 }
@@ -143,7 +144,8 @@ await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle
   is_fine = _tarn_allocator_wait (direct, event, handle, error);
   if (!is_fine && handle == NULL && _tarn_call_queue (direct, event_is_done, event))
     {
-      g_clear_error (error); /* the wait failed because a command failed; all commands are done */
+      /* The wait failed because one of the commands failed, but all of them are done. */
+      g_clear_error (error);
       is_fine = TRUE;
     }
   _tarn_call_queue (direct, event_release, event);
@@ -197,7 +199,7 @@ free_on_used_queue (const TarnBlock *block)
   g_autoptr (GError) error = NULL;
 
   g_assert (block->n_uses > 0);
-  if (ops->free_on_queue == NULL) /* heaps have no such function */
+  if (ops->free_on_queue == NULL) /* heaps have no free_on_queue () */
     return FALSE;
   for (guint i = 0; i < block->n_uses && error == NULL; i++)
     await_used_queue (block, block->uses[i].queue, handle, &error);
@@ -303,7 +305,8 @@ tarn_block_get_queue (const TarnBlock *block)
 {
   g_return_val_if_fail (block != NULL, NULL);
 
-  if (__atomic_load_n (&block->is_own, __ATOMIC_RELAXED)) /* an arena's block has no uses */
+  /* A block in a queue's arena has no array of uses: its queue is in the field share. */
+  if (__atomic_load_n (&block->is_own, __ATOMIC_RELAXED))
     return block->share;
   return block->n_uses > 0 ? block->uses[0].queue->handle : NULL;
 }

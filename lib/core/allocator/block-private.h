@@ -23,19 +23,21 @@
  * can tell a stray pointer from a pointer to a block. */
 typedef enum
 {
-  TARN_BLOCK_VACANT = 0,          /* a struct that has not been used yet */
-  TARN_BLOCK_ACTIVE = 0x7461726e, /* in use: it belongs to the code that allocated it */
-  TARN_BLOCK_SHARED = 0x73686172, /* in use, with several references; a free releases one of them;
-                                     stays SHARED until the last one is released */
-  TARN_BLOCK_ENDING = 0x656e6473, /* a thread is freeing it, or the pool has set it aside
-                                     (upstream/aside.c); the pool still counts it as in use */
-  TARN_BLOCK_HELD = 0x68656c64,   /* cached, in a bin of its pool */
-  TARN_BLOCK_RETIRED = 0x64656164 /* being returned upstream */
+  TARN_BLOCK_VACANT = 0,          /* the struct has not been used for a block yet */
+  TARN_BLOCK_ACTIVE = 0x7461726e, /* the block is in use by the code that allocated it */
+  /* The block is in use, and has or had several references.  Each free releases a reference.  The
+   * block stays SHARED until the last reference is released. */
+  TARN_BLOCK_SHARED = 0x73686172,
+  /* A thread is freeing the block, or the pool has set the block aside (upstream/aside.c).  The
+   * pool still counts the block as in use. */
+  TARN_BLOCK_ENDING = 0x656e6473,
+  TARN_BLOCK_HELD = 0x68656c64,   /* the pool caches the block in a bin (a list for one size) */
+  TARN_BLOCK_RETIRED = 0x64656164 /* the memory has been returned upstream, or is about to be */
 } TarnBlockState;
 
 typedef struct _TarnQueue TarnQueue;
-typedef struct _TarnEvent TarnEvent; /* pools only: order/ */
-typedef struct _TarnBins TarnBins;   /* pools only: pool/ */
+typedef struct _TarnEvent TarnEvent; /* an event of a pool (folder order/) */
+typedef struct _TarnBins TarnBins;   /* free lists of blocks that a pool caches (folder pool/) */
 
 /* A queue that uses blocks.  A pool has one such struct for each queue, and keeps it while anything
  * in the pool refers to the queue.  A block that belongs to no pool has structs of its own. */
@@ -44,14 +46,14 @@ struct _TarnQueue
   /* The queue's handle in the backend.  queue_ref () of the backend keeps the queue alive, if the
    * driver can keep queues alive. */
   gpointer handle;
-  gboolean in_order; /* its commands run one after the other */
+  gboolean in_order; /* TRUE if the queue's commands run one after the other */
 
-  /* Guarded by the pool's lock */
-  guint n_refs; /* blocks and running calls that refer to the queue */
+  /* The pool's lock guards all fields from here on. */
+  guint n_refs; /* the number of blocks and running calls that refer to the queue */
   /* The number of running calls that record an event on the queue.  Before the pool forgets the
    * queue, it waits for these calls. */
   guint n_recording;
-  gboolean is_known; /* the pool's table of queues has it */
+  gboolean is_known; /* TRUE if the queue is in the pool's table of queues */
   /* TRUE if other queues need blocks of this queue's share, the cached blocks that only this queue
    * has used.  The next call that takes the pool's lock and names this queue records an event on
    * it.  When the event has completed, the other queues can use the blocks. */
@@ -66,16 +68,17 @@ struct _TarnQueue
   /* TRUE if the queue has had a turn: the heap has lacked free memory for a request of the queue
    * (_tarn_pool_note_turn ()). */
   gboolean has_had_turn;
-  TarnBins *bins;  /* owned: the free lists of the queue's share; NULL if it has none */
-  TarnQueue *next; /* in the list of unreferenced queues */
+  TarnBins *bins;  /* the free lists of the queue's share, which the struct owns; nullable */
+  TarnQueue *next; /* the next queue in the list of unreferenced queues */
 };
 
 /* A use of a block by a queue: the queue's commands before the event may use the block.  If there
  * is no event, all commands that are in the queue now may use the block. */
 typedef struct
 {
-  TarnQueue *queue; /* a reference */
-  TarnEvent *event; /* a reference; NULL if no event is recorded yet */
+  TarnQueue *queue; /* the queue, to which the use has a reference */
+  /* The event, to which the use has a reference.  NULL if no event is recorded yet. */
+  TarnEvent *event;
 } TarnUse;
 
 /* The value of TarnBlock.share that means: the block joins no queue's share of cached blocks when
@@ -98,10 +101,10 @@ struct _TarnBlock
   TarnMemory memory;
   union
   {
-    gsize size;       /* if in use: the bytes that the program asked for */
-    TarnBlock *below; /* if cached, retired or vacant: the next block in its list */
+    gsize size;       /* if the block is in use: the bytes that the program asked for */
+    TarnBlock *below; /* if the block is cached, retired or vacant: the next block in a list */
   };
-  gsize alloc_size; /* bytes of its memory */
+  gsize alloc_size; /* the size of the block's memory in bytes */
   /* The block's pool or direct allocator.  A block of a direct allocator has a reference to the
    * allocator.  A block of a pool has no reference, because TarnPool.active_blocks keeps the pool
    * alive. */
@@ -113,27 +116,31 @@ struct _TarnBlock
   /* The index of the block's bin.  This field and is_hit, is_handed_on, is_away, number and share
    * are for blocks of pools only. */
   guint32 bin;
-  guint n_uses;             /* number of queues that are known to use it */
-  guint8 exact : 1;         /* never cached, for example because alloc_size is not its bin's size */
-  guint8 is_hit : 1;        /* the pool counted the latest request for it as a hit */
-  guint8 called_driver : 1; /* the pool called the driver to serve the latest request for it */
-  guint8 is_unready : 1;    /* no queue has waited yet for the commands that make the block ready */
-  guint8 is_handed_on : 1;  /* while in use, the program moved it from one queue to another */
-  guint8 is_told : 1;       /* Tarn has logged that it cannot return the memory */
+  guint n_uses; /* the number of queues that are known to use the block */
+  /* TRUE if the pool never caches the block, for example because alloc_size is not the bin's
+   * size. */
+  guint8 exact : 1;
+  guint8 is_hit : 1;        /* TRUE if the pool counted the latest request for the block as a hit */
+  guint8 called_driver : 1; /* TRUE if the latest request for the block needed a driver call */
+  /* TRUE if no queue has waited yet for the commands that make the block's memory ready. */
+  guint8 is_unready : 1;
+  guint8 is_handed_on : 1; /* TRUE if the program moved the block, while in use, to another queue */
+  guint8 is_told : 1;      /* TRUE if Tarn has logged that it cannot return the block's memory */
   /* TRUE if the memory is a heap's, and the pool does not know that the heap assigns the memory to
    * the block's queue.  Then the pool can return the memory to the heap only when no queue uses the
    * block. */
   guint8 is_away : 1;
   guint8 is_own;  /* atomic; TRUE if the block is in its queue's arena (pool/arenas.c) */
-  guint16 number; /* index in its chunk of structs; constant */
+  guint16 number; /* the struct's index in its TarnBlockChunk, an array of structs; constant */
   /* The handle of the queue whose share the block joins when it is freed.  (A queue's share: the
    * cached blocks that only this queue has used.)  NULL if the block joins the blocks that no queue
    * uses.  TARN_NO_SHARE if it joins no share. */
   gpointer share;
   union
   {
-    TarnUse *uses; /* owned: an array with room for one or more; NULL until the first use */
-    struct _TarnExtent *extent; /* if is_own */
+    TarnUse *uses; /* the block's own array of uses; NULL until the first use */
+    /* If is_own is TRUE: the extent, a range of a heap's memory, that is the block's memory. */
+    struct _TarnExtent *extent;
   };
 } __attribute__ ((aligned (TARN_CACHE_LINE)));
 
@@ -157,7 +164,8 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
       return before == TARN_BLOCK_ACTIVE;
     case TARN_BLOCK_ENDING:
       return before == TARN_BLOCK_ACTIVE;
-    case TARN_BLOCK_HELD: /* RETIRED before, if the pool could not return the memory */
+    /* If the pool could not return a RETIRED block's memory upstream, it caches the block again. */
+    case TARN_BLOCK_HELD:
       return before == TARN_BLOCK_ACTIVE || before == TARN_BLOCK_ENDING
              || before == TARN_BLOCK_RETIRED;
     case TARN_BLOCK_RETIRED:
@@ -217,11 +225,12 @@ _tarn_block_update_share (TarnBlock *block)
 typedef struct _TarnOrigin TarnOrigin;
 struct _TarnOrigin
 {
-  guint64 time TARN_WHOLE; /* nanoseconds on the recording's clock; 0 if unknown */
+  guint64 time TARN_WHOLE; /* the time in nanoseconds on the recording's clock; 0 if unknown */
   guint32 tag, stack, thread;
 };
 
-G_STATIC_ASSERT (sizeof (TarnOrigin) % sizeof (guint64) == 0); /* for arrays: aligns all elements */
+/* In an array of this struct, the field time of each element must be aligned. */
+G_STATIC_ASSERT (sizeof (TarnOrigin) % sizeof (guint64) == 0);
 
 TarnBlock *_tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size);
 void _tarn_block_destroy (TarnBlock *block);
@@ -251,7 +260,7 @@ void _tarn_direct_free_used (TarnBlock *block);
  * nothing if @queue is NULL. */
 gboolean _tarn_block_use_last (TarnBlock *block, gpointer queue, GError **error);
 
-/* recording-listener.c */
+/* A function of recording-listener.c: writes a block to the recording. */
 void _tarn_block_record (const TarnBlock *block, gboolean is_active);
 
 void _tarn_block_report_double_free (const TarnBlock *block, gint state);

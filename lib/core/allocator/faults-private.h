@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fault injection: TARN_FAULTS makes requests fail. */
+ * Fault injection: the environment variable TARN_FAULTS makes requests for memory fail. */
 
 #ifndef TARN_FAULTS_PRIVATE_H
 #define TARN_FAULTS_PRIVATE_H

@@ -21,7 +21,7 @@
  * A request is one call to a backend for memory.  If the request fails and the pool retries, the
  * retry is another request.  A set-user-ID program reads neither variable. */
 
-#define _GNU_SOURCE 1 /* secure_getenv () */
+#define _GNU_SOURCE 1 /* for secure_getenv () */
 
 #include "allocator/faults-private.h"
 
@@ -43,7 +43,7 @@
  * Tarn has read the environment. */
 typedef struct
 {
-  GArray *nth; /* of TarnCallRange; nullable */
+  GArray *nth; /* an array of TarnCallRange, from the entries nth=; nullable */
   gdouble share;
   guint64 seed;
   gsize above_bytes;
@@ -53,13 +53,13 @@ typedef struct
 gboolean _tarn_faults_are_on;
 
 static Faults faults;
-static gchar *report; /* a path; nullable, constant like faults */
+static gchar *report; /* the path in TARN_FAULTS_REPORT, or NULL; constant after it is read */
 static pid_t reporter;
 
-static guint64 n_requests TARN_WHOLE; /* atomic */
-static gsize used_bytes;              /* atomic: bytes of granted requests that are not freed yet */
+static guint64 n_requests TARN_WHOLE; /* the number of requests so far; accessed atomically */
+static gsize used_bytes; /* the bytes of granted requests that are not freed yet; atomic */
 
-/* The environment */
+/* Functions that read the environment variables */
 
 static gboolean
 read_share (const gchar *text, gdouble *share)
@@ -153,7 +153,7 @@ _tarn_faults_from_environment (void)
   _tarn_once_with_messages (&once, begin);
 }
 
-/* The report */
+/* Functions that write the report, the file that TARN_FAULTS_REPORT names */
 
 /* Writes the report's last line.  This is a destructor, so that it runs after the program's atexit
  * () functions, which may free memory.  Writes nothing in a child of fork (): the child's counts
@@ -193,7 +193,7 @@ _tarn_faults_report_finding (const gchar *kind, const gchar *text)
   _tarn_report_add_line (report, line);
 }
 
-/* Requests */
+/* Functions that count requests, or make them fail */
 
 /* Returns a pseudo-random number in [0, 1) by SplitMix64.  It depends only on the seed and on the
  * request's number, not on the thread. */

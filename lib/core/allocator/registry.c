@@ -12,7 +12,7 @@
 /* Guards the registry, the list of all allocators.  A thread takes this lock before the lock of any
  * allocator. */
 static TarnMutex lock = TARN_MUTEX_INIT;
-static GQueue allocators; /* linked by registry_link, the oldest first */
+static GQueue allocators; /* the registry, linked by TarnAllocator.registry_link; oldest first */
 static guint64 last_id;
 
 /* Functions that hold the lock of only one allocator at a time */

@@ -17,8 +17,8 @@
 #define TARN_LOOKS 8
 
 /* The function that replaces the system's clock, set by tarn_clock_set () or by the recorder.  NULL
- * if no function replaces the system's clock. */
-extern TarnClockFunc _tarn_clock_func __attribute__ ((visibility ("hidden"))); /* atomic */
+ * if no function replaces the system's clock.  Accessed atomically. */
+extern TarnClockFunc _tarn_clock_func __attribute__ ((visibility ("hidden")));
 
 /* Makes @func replace the system's clock while the recorder writes a recording of the program's
  * requests.  If @func is NULL, ends the replacement.  @func returns times that a later replay can

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The duties of the calling thread: see duty-private.h. */
+ * The duties of the calling thread.  A duty is a call for whose end other threads may wait: see
+ * duty-private.h. */
 
 #include "base/duty-private.h"
 

@@ -11,7 +11,7 @@
 GQuark
 tarn_error_quark (void)
 {
-  static GQuark known; /* atomic */
+  static GQuark known; /* the cached quark; accessed atomically */
 
   return _tarn_quark (&known, "tarn-error-quark");
 }

@@ -14,10 +14,10 @@ extern gboolean _tarn_is_forked __attribute__ ((visibility ("hidden")));
 
 void _tarn_watch_fork (void);
 
-/* Returns TRUE in a child of fork () whose parent had called a driver before.  A function of Tarn
- * must return before it takes any lock if this is TRUE, for two reasons.  A lock that another
- * thread held during fork () stays locked for ever.  And the driver does not work in the child: its
- * calls hang. */
+/* Returns TRUE in a child of fork () whose parent had called a driver before.  If this function
+ * returns TRUE, the caller must return before it takes any lock, for two reasons.  A lock that
+ * another thread held during fork () stays locked for ever in the child.  The driver does not work
+ * in the child: calls to the driver hang. */
 static inline gboolean
 _tarn_forked (void)
 {

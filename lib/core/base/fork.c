@@ -15,9 +15,9 @@
 
 gboolean _tarn_is_forked = FALSE;
 
-/* Marks this process as a child of fork ().  Separates the child's only thread from its record
- * (thread-private.h), so that the thread has no caches of pools any more.  Without a cache, no
- * request can be a cache hit, so the code for hits need not check for fork (). */
+/* Marks this process as a child of fork ().  Separates the child's only thread from its TarnThread,
+ * the record that has the thread's caches of pools.  Without a cache, no request can be a cache
+ * hit, so the code for hits need not check for fork (). */
 static void
 in_child (void)
 {
@@ -28,7 +28,8 @@ in_child (void)
 static void
 install (void)
 {
-  tarn_error_quark (); /* makes the quark, so that a child of fork () need not make it */
+  /* Makes the quark now, because in a child of fork () GLib's lock for quarks may stay locked. */
+  tarn_error_quark ();
   if (pthread_atfork (NULL, NULL, in_child) != 0)
     _tarn_message ("pthread_atfork failed: a child of fork () may hang in the driver");
 }

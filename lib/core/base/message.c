@@ -8,7 +8,7 @@
 
 /* The number of nested _tarn_messages_hold () calls of this thread, and its held messages. */
 static _Thread_local guint n_holds;
-static _Thread_local GSList *held; /* texts, the latest first */
+static _Thread_local GSList *held; /* the texts of this thread's held messages, the latest first */
 
 void
 _tarn_messages_hold (void)

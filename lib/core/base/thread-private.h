@@ -67,7 +67,7 @@ struct _TarnThread
   /* Atomic: the thread's counter of read sections.  It is odd if the thread is in a read section,
    * or is entering one.  Only this thread writes the counter. */
   guint visits;
-  guint number;      /* constant; counts from 0 */
+  guint number;      /* the record's number: constant, counted from 0 */
   gboolean is_taken; /* TRUE if a living thread has the record; only that thread uses this field */
 
   /* Links of this record in its list, either the list of living threads, or the list of records
@@ -86,7 +86,7 @@ struct _TarnThread
 
   /* Fields for the recorder (record/).  Only this thread uses them.  When the thread ends, it
    * resets all of them except the field stream. */
-  guint64 system_number; /* number from the system; 0 if not read yet */
+  guint64 system_number; /* the thread's number in the system; 0 if not read yet */
   struct _TarnStream *stream;
   /* The time in microseconds of the thread's latest step: a recorded call that the program made
    * (record/stream.c).  0 if the thread has made no step. */
@@ -118,7 +118,7 @@ typedef enum
   TARN_DOOR_OPEN_FOLLOWED
 } TarnDoorState;
 
-typedef gint TarnDoor; /* atomic: TarnDoorState */
+typedef gint TarnDoor; /* a TarnDoorState, accessed atomically */
 
 TarnThread *_tarn_thread_register (void);
 

@@ -4,7 +4,7 @@
  * The records of the threads that call Tarn, and the locks for read sections (TarnDoor), at which
  * writers wait until no reader is in a read section (thread-private.h). */
 
-#define _GNU_SOURCE 1 /* cpu_set_t */
+#define _GNU_SOURCE 1 /* for cpu_set_t */
 
 #include "base/thread-private.h"
 
@@ -33,18 +33,20 @@ TarnThread _tarn_no_thread, _tarn_ended_thread;
 /* Guards the threads' records, and the slots that pools have in the records.  A thread takes this
  * lock before the lock of a pool. */
 static TarnMutex lock = TARN_MUTEX_INIT;
-static TarnThread *left_threads; /* the records of threads that have ended, linked by next */
-static guint n_threads;          /* number of all records */
+/* A list of the records that ended threads have left, linked by TarnThread.next. */
+static TarnThread *left_threads;
+static guint n_threads; /* the number of all records, of living and of ended threads */
 /* An array of TarnThreadEndFunc, one function for each slot.  NULL if no slot was ever taken. */
 static GArray *end_funcs;
-static GArray *free_slots; /* guint each; made together with end_funcs */
+/* An array of guint: the numbers of the free slots.  NULL if end_funcs is NULL. */
+static GArray *free_slots;
 
 /* Guards the list of living threads.  A thread that reads the list holds this lock, or the lock of
  * the threads' records.  A thread that changes the list holds both locks.  A thread that stops read
  * sections takes this lock after the locks of pools and memos.  While a thread holds this lock, it
  * takes no other lock. */
 static TarnMutex living_lock = TARN_MUTEX_INIT;
-static TarnThread *living_threads; /* linked by next */
+static TarnThread *living_threads; /* the list of living threads, linked by TarnThread.next */
 
 /* Adds a record to the list of living threads.  The caller holds the lock of the threads'
  * records. */
@@ -142,7 +144,7 @@ _tarn_thread_register (void)
   return thread;
 }
 
-/* Slots for items that threads keep */
+/* Functions for slots, in which threads keep items for pools */
 
 /* Returns the number of a slot, in which each thread can keep an item for one pool.  Takes a free
  * slot if there is one, and makes a new slot otherwise.  The numbers count from 0.  @at_end frees
@@ -202,7 +204,7 @@ _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Locks for read sections (TarnDoor) */
+/* Functions for locks for read sections (TarnDoor) */
 
 /* The number of times that a writer yields the processor while it waits for a reader to leave its
  * read section.  After that, the writer sleeps between its checks. */
@@ -225,7 +227,7 @@ has_membarrier (void)
 #ifdef TARN_THREAD_SANITIZER
   return FALSE;
 #else
-  static gsize answer = 0; /* 1: no; 2: yes */
+  static gsize answer = 0; /* 1: membarrier does not work; 2: it works */
 
   if (g_once_init_enter (&answer))
     g_once_init_leave (&answer,

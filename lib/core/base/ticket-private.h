@@ -23,8 +23,8 @@ typedef struct
 {
   TarnTicket *oldest;
   TarnTicket *newest;
-  guint64 last;  /* the field serial of the latest call that has begun */
-  guint64 ended; /* how many calls have left the list and had an effect, such as freed memory */
+  guint64 last;  /* the serial number of the call that began last */
+  guint64 ended; /* the number of ended calls that had an effect, such as freed memory */
   /* The number of threads that wait.  If it is 0, a call that ends makes no broadcast, which would
    * be a system call. */
   guint n_waiting;

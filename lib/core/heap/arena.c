@@ -162,7 +162,7 @@ _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
   if (queue != NULL)
     {
       queue->n_calls++;
-      /* 0 lets the call of _tarn_queue_record_if_idle () below record an event. */
+      /* If n_passed is 0, _tarn_queue_record_if_idle () may record an event. */
       queue->n_passed = 0;
       _tarn_queue_note_thread (queue);
       arena = _tarn_queue_get_arena (queue);
@@ -238,9 +238,9 @@ lock (TarnArena *arena)
       g_usleep (SLEEP);
 }
 
-/* Computes the bytes that are in use in the heap now.  If they exceed TarnHeap.peak_in_visits, sets
- * that field to them.  Sets TarnArena.noted_bytes, a threshold: a thread calls the function again
- * when TarnArena.uncounted_bytes exceeds it. */
+/* Computes the bytes that are in use in the heap now, and raises TarnHeap.peak_in_visits to this
+ * number if the field is lower.  Sets TarnArena.noted_bytes, a threshold: a thread calls the
+ * function again when TarnArena.uncounted_bytes exceeds it. */
 static __attribute__ ((noinline)) void
 note_peak (TarnArena *arena)
 {

@@ -147,7 +147,8 @@ split (TarnArena *arena, TarnExtent *extent, gsize size)
 static inline TarnExtent *
 join (TarnArena *arena, TarnExtent *left, TarnExtent *right)
 {
-  gboolean right_stays = left->size < right->size; /* an index: a branch would be unpredictable */
+  /* An index of the array both, because a processor could not predict a branch. */
+  gboolean right_stays = left->size < right->size;
   TarnExtent *both[] = { left, right };
   TarnExtent *stays = both[right_stays], *goes = both[!right_stays];
   TarnHeapRegion *region = left->piece->region;
@@ -213,16 +214,16 @@ begin_use (TarnHeapRange *range, TarnExtent *extent)
   add_used (range, extent->size);
 }
 
-/* Records that commands of the queue may still use a segment that has just become idle (no extent
- * in it is in use).  These commands are done when the queue's next event is done. */
+/* Records that commands of an arena's queue may still use a segment that has just become idle (no
+ * extent in it is in use).  These commands are done when the queue's next event is done. */
 static void
 note_unrecorded (TarnArena *arena, TarnPiece *piece)
 {
   TarnHeapQueue *queue = arena->queue;
 
   piece->idle_since = queue->n_begun;
-  /* Do not write the flag if it is TRUE already: a write would slow down the threads that read the
-   * flag's cache line. */
+  /* Do not write has_unrecorded if it is TRUE already: a write would slow down the threads that
+   * read the cache line of this field. */
   if (!__atomic_load_n (&queue->has_unrecorded, __ATOMIC_RELAXED))
     __atomic_store_n (&queue->has_unrecorded, TRUE, __ATOMIC_RELAXED);
 }
@@ -306,7 +307,7 @@ _tarn_range_take_quickly (TarnHeapRange *range, gsize size)
   return extent;
 }
 
-/* Frees an extent. */
+/* Frees an extent of a range. */
 void
 _tarn_range_put_quickly (TarnHeapRange *range, TarnExtent *extent)
 {
@@ -349,15 +350,15 @@ split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean pu
   TarnExtent *first = split (range->arena, extent, size);
   TarnExtent *kept = puts_first ? extent : first;
 
-  kept->is_free = FALSE; /* so that add_free () does not merge the parts again */
+  kept->is_free = FALSE; /* so that add_free () does not merge the two parts again */
   add_free (range, puts_first ? first : extent);
   kept->is_free = TRUE;
   return kept;
 }
 
 /* Shrinks an extent in use: keeps @size bytes from @offset on, and frees its other bytes.  Returns
- * the extent that remains in use.  @size is a multiple of the heap's alignment.  @offset is a
- * multiple of that alignment too if the address of the extent's segment is one. */
+ * the extent that remains in use.  @size is a multiple of the heap's alignment.  If the address of
+ * the extent's segment is a multiple of that alignment, @offset is also a multiple. */
 TarnExtent *
 _tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size)
 {
@@ -378,7 +379,7 @@ _tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size)
   return extent;
 }
 
-/* Frees an extent. */
+/* Frees an extent of a range, and updates the heap's counters. */
 void
 _tarn_range_put (TarnHeapRange *range, TarnExtent *extent)
 {

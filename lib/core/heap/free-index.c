@@ -21,7 +21,7 @@ comes_before (const TarnExtent *a, const TarnExtent *b)
   return a->size < b->size || (a->size == b->size && a->start < b->start);
 }
 
-/* The bitmaps of classes that have extents */
+/* Functions for the bitmaps, which tell which size classes have extents */
 
 static inline void
 set_bit (TarnFreeIndex *self, guint class)
@@ -64,7 +64,7 @@ find_class (const TarnFreeIndex *self, guint class)
   return word * 64 + (guint) __builtin_ctzll (bits);
 }
 
-/* Treaps */
+/* Functions for treaps, the search trees of the extents of one size class */
 
 /* Inserts an extent into a treap, at the depth that its priority demands.  Splits the subtree at
  * that place into the extents before the new extent and the extents after it.  These become the two
@@ -148,7 +148,7 @@ treap_find (TarnExtent **link, gsize size)
   return found;
 }
 
-/* The index */
+/* Functions for an index of free extents */
 
 /* Adds a free extent to the index.  The extent must not be in the index yet. */
 void

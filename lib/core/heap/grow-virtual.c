@@ -64,7 +64,7 @@ memory_at (guint64 address)
   return memory;
 }
 
-/* Regions */
+/* Functions for regions (reserved addresses) */
 
 /* Reserves a region of addresses for a range.  If the driver refuses the usual size, tries half of
  * it, and so on, as long as @needed bytes fit into the region. */
@@ -190,7 +190,7 @@ _tarn_range_clear (TarnHeapRange *range)
   range->region = NULL;
 }
 
-/* Segments */
+/* Functions that add segments to a range, or move them there */
 
 /* Returns a segment's memory to upstream.  The segment must not be mapped. */
 static void

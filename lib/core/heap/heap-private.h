@@ -285,8 +285,8 @@ struct _TarnArena
   TarnExtentSlab *slabs; /* the slabs of TarnExtent structs that the arena has allocated */
   TarnExtent *spare;     /* unused TarnExtent structs, linked by TarnExtent.next */
 
-  TarnHeapQueue *queue; /* constant */
-  TarnHeap *heap;       /* constant */
+  TarnHeapQueue *queue; /* the queue to which the arena belongs; constant */
+  TarnHeap *heap;       /* the heap to which the arena belongs; constant */
 
   gboolean is_taken;     /* atomic; the arena's lock: TRUE if a thread holds it */
   gsize uncounted_bytes; /* atomic; the change of the arena's bytes in use that the heap has not
@@ -427,8 +427,8 @@ typedef struct
    * peak.  The next such update is due when the peak exceeds this value by PEAK_STEP or more
    * (churn.c). */
   guint64 peak;
-  /* The bytes that the heap may have above its usual maximum; a request that finds a budget spent
-   * can raise this number. */
+  /* The bytes that the heap may have above its usual maximum; a request that finds the budget of
+   * moves or flushes spent can raise this number. */
   guint64 extra;
   /* The number of requests for which the field extra would have exceeded its usual bound, in a heap
    * with more than two arenas (go_beyond ()). */
@@ -554,7 +554,7 @@ struct _TarnHeap
                           arenas */
   guint64 last_number; /* the number (TarnHeapQueue.number) of the queue that the heap added last */
   GHashTable *table;   /* the set of TarnExtents in use, hashed by TarnExtent.memory */
-  /* The number of extents in use that the hash table above does not have.  Such an extent was taken
+  /* The number of extents in use that the field table does not have.  Such an extent was taken
    * by a thread in a read section, or a thread is about to add it to the table or to free it. */
   gsize n_unnamed;
   gsize lost_bytes; /* the bytes of lost extents: extents in use that the program will never free */
@@ -611,9 +611,9 @@ _tarn_heap_count_for_room (const TarnHeap *heap)
 static inline guint64
 _tarn_heap_get_room_of_arenas (const TarnHeap *heap, guint64 peak)
 {
-  guint64 n = _tarn_heap_count_for_room (heap); /* one of the @n arenas belongs to heap->nobody */
+  guint64 n = _tarn_heap_count_for_room (heap); /* including the arena of heap->nobody */
   guint64 n_extra = n > 2 ? n - 2 : 0;
-  /* without heap->nobody */
+  /* The number of queues that the heap has not forgotten, without heap->nobody. */
   guint n_usable = heap->all_queues.length - 1 - heap->forgotten_queues.length;
 
   return MAX (MIN (n_usable, heap->churn.turns) * TARN_ARENA_ROOM,
@@ -651,7 +651,7 @@ TarnExtent *_tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error);
 TarnExtent *_tarn_heap_take_aligned (TarnHeapQueue *queue, gsize size, gsize alignment,
                                      GError **error);
 
-/* A function of heap.c.  The caller holds the heap's lock. */
+/* A function of heap.c that adds an extent to the table.  The caller holds the heap's lock. */
 void _tarn_heap_remember (TarnExtent *extent, TarnMemory memory);
 
 /* Functions of heap-door.c, for the heap's lock and read sections.  The caller of the first three
@@ -671,7 +671,7 @@ void _tarn_arena_drain (TarnArena *arena);
 
 /* Functions of arena.c, for the arenas of queues.  The caller holds the heap's lock. */
 TarnExtent *_tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any);
-/* The caller of _tarn_arena_note_wait () may instead hold the arena's lock in a read section. */
+/* _tarn_arena_note_wait (): the caller holds the heap's lock, or the arena's in a read section. */
 gboolean _tarn_arena_note_wait (TarnArena *arena);
 void _tarn_arena_relieve (TarnArena *arena);
 
@@ -683,7 +683,7 @@ void _tarn_range_put_quickly (TarnHeapRange *range, TarnExtent *extent);
 /* A function of lend.c, for heaps that lend virtual memory. */
 void _tarn_heap_set_lending (const TarnAllocator *upstream, TarnAllocatorOps *ops);
 
-/* Functions of spare.c, which bound stranded memory.  The caller holds the heap's lock. */
+/* Functions of spare.c, for free bytes in segments in use.  The caller holds the heap's lock. */
 gsize _tarn_heap_get_most (const TarnHeap *heap);
 gsize _tarn_heap_get_share (const TarnHeap *heap, gsize share);
 gboolean _tarn_heap_is_much (const TarnHeap *heap, gsize size);
@@ -764,7 +764,7 @@ gsize _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes);
 void _tarn_heap_expire (TarnHeap *heap);
 gboolean _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error);
 void _tarn_heap_end_change (TarnHeap *heap);
-/* More functions of grow.c.  The caller of these six holds the heap's lock.  Only
+/* More functions of grow.c.  The caller of these six functions holds the heap's lock.  Only
  * _tarn_heap_release_idle () releases the lock, during driver calls. */
 gsize _tarn_heap_get_limit (const TarnHeap *heap);
 gboolean _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error);
@@ -780,7 +780,7 @@ gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 void _tarn_range_tidy (TarnHeapRange *range);
 void _tarn_range_clear (TarnHeapRange *range);
 
-/* A function of heap-stats.c.  The caller holds the heap's lock. */
+/* A function of heap-stats.c that adds numbers to an error.  The caller holds the heap's lock. */
 void _tarn_heap_describe_free (const TarnHeap *heap, GError **error);
 
 /* Functions of heap-describe.c, which describe a heap to recordings.  The caller of the first two

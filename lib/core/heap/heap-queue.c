@@ -216,8 +216,8 @@ take_over (TarnHeapQueue *queue, gpointer handle)
   queue->threads = 0;
   queue->has_shared_arena = FALSE;
   queue->n_calls--;
-  /* The last event is done, so no command uses the queue's idle segments.  To make them all quiet,
-   * set n_done to more than their idle_since. */
+  /* The last event of the forgotten queue is done, so no command uses the queue's idle segments.
+   * To make these segments quiet, set n_done to more than their idle_since. */
   queue->n_done = ++queue->n_begun;
 }
 

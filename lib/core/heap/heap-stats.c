@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The counters of a heap. */
+ * Functions that return or describe the counters of a heap. */
 
 #include "base/fork-private.h"
 #include "common/struct-private.h"
