@@ -7,7 +7,7 @@
 
 #include "testing/queues-private.h"
 
-/* Makes the moment before all items of all queues. */
+/* Makes the moment that comes before all items of all queues. */
 TarnTestingClock *
 _tarn_testing_clock_new (void)
 {

@@ -12,7 +12,7 @@
 const TarnTestingCuda *
 tarn_testing_cuda_get (void)
 {
-  gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); /* never closed */
+  gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); /* the library stays open */
   const TarnTestingCuda *(*get) (void) = NULL;
 
   if (library != NULL)

@@ -18,12 +18,12 @@ struct _TarnTestingDevice
   TarnMutex lock; /* guards all fields below, except reclaim, free_hook and their data */
   guint64 bytes, used_bytes;
   gsize max_size;
-  GHashTable *ledger; /* allocations: address -> size, both by GSIZE_TO_POINTER () */
+  GHashTable *ledger; /* maps an allocation's address to its size (GSIZE_TO_POINTER ()) */
   guint64 next_address;
   guint allocators;
   guint allocate_calls, free_calls;
   gsize last_size;
-  guint fail_at; /* the number (in allocate_calls) of the call that fails; 0 if none fails */
+  guint fail_at; /* the value of allocate_calls at the call that fails; 0 if none fails */
   gboolean fail_for_ever, has_failed;
   gdouble fail_share; /* the fraction of all calls that fail, 0 to 1 */
   GRand *rand;        /* chooses the calls that fail by fail_share; NULL until fail_share is set */
@@ -31,10 +31,10 @@ struct _TarnTestingDevice
   gpointer reclaim_data;
   TarnTestingHook free_hook;
   gpointer free_hook_data;
-  gchar *fault; /* the first mistake in a free; nullable */
+  gchar *fault; /* a message about the first wrong free; NULL if there was none */
 };
 
-/* Life */
+/* Functions that make and free a fake device */
 
 TarnTestingDevice *
 tarn_testing_device_new (guint64 bytes)
@@ -63,7 +63,7 @@ tarn_testing_device_free (TarnTestingDevice *device)
   g_free (device);
 }
 
-/* The allocator's functions */
+/* Functions of the fake device's allocator */
 
 /* Returns TRUE if the test wants the current call to fail.  The caller holds the lock. */
 static gboolean
@@ -196,7 +196,7 @@ tarn_testing_device_allocator_new (TarnTestingDevice *device)
   return tarn_allocator_new (&ops, device, allocator_gone);
 }
 
-/* Settings by the test */
+/* Functions by which a test changes the fake device's settings */
 
 void
 tarn_testing_device_set_budget (TarnTestingDevice *device, guint64 bytes)
@@ -253,7 +253,7 @@ tarn_testing_device_fail_share (TarnTestingDevice *device, gdouble share)
   _tarn_mutex_unlock (&device->lock);
 }
 
-/* Answers to the test */
+/* Functions that answer a test's questions */
 
 gboolean
 tarn_testing_device_has_failed (TarnTestingDevice *device)

@@ -12,8 +12,8 @@ struct _TarnTestingOrder
 {
   TarnTestingPages *pages;
   TarnTestingQueues *queues;
-  /* the functions of the allocator of pages, and those of the allocator of queues; the allocator of
-   * this file calls both */
+  /* the functions of the pages' allocator, and the functions of the queues' allocator; this file's
+   * allocator calls both */
   TarnAllocatorOps on_pages, on_queues;
 };
 
@@ -56,9 +56,9 @@ tarn_testing_order_get_queues (TarnTestingOrder *order)
   return order->queues;
 }
 
-/* The queues track two kinds of memory.  One is a granule of the device's bytes, independent of its
- * addresses; its TarnMemory.address is even.  The other is a granule of addresses, independent of
- * the bytes that are mapped there; its TarnMemory.address is odd. */
+/* The queues track two kinds of memory.  A granule of the device's bytes, independent of the
+ * addresses at which it is mapped, has an even TarnMemory.address.  A granule of addresses,
+ * independent of the bytes that are mapped there, has an odd TarnMemory.address. */
 
 static TarnMemory
 get_granule_of_bytes (guint64 place)
@@ -120,7 +120,7 @@ tarn_testing_order_touch (TarnTestingOrder *order, TarnMemory memory, gsize size
     tarn_testing_queues_touch (order->queues, get_granule (order, memory, at));
 }
 
-/* The allocator's functions */
+/* Functions of this file's allocator */
 
 static const TarnAllocatorOps *
 pages_of (gpointer user_data, gpointer *pages)

@@ -60,7 +60,8 @@ end_call (TarnTestingPages *pages)
   return TRUE;
 }
 
-/* Memory of the fake device: backings, which have no address, and segments, which have one */
+/* Functions that allocate and free the fake device's memory: backings, which have no address, and
+ * segments, which have one */
 
 /* Chooses addresses that were never used.  Returns FALSE with an error if too few are left. */
 static gboolean
@@ -127,7 +128,7 @@ memory_release (gpointer user_data, TarnMemory memory, gsize size)
   end_call (pages);
 }
 
-/* Virtual memory */
+/* Functions that reserve addresses, and map backings at these addresses */
 
 static gboolean
 reserve (gpointer user_data, gsize size, TarnMemory *addresses, GError **error)
@@ -216,7 +217,7 @@ unmap (gpointer user_data, TarnMemory address, gsize size)
   end_call (pages);
 }
 
-/* Parts */
+/* Functions that make and release sub-buffers of segments */
 
 static gboolean
 part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
@@ -273,7 +274,7 @@ address_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, Ta
   return end_call (pages);
 }
 
-/* The allocator */
+/* The function that sets the allocator's functions */
 
 void
 _tarn_testing_pages_ops_init (TarnTestingPages *pages, TarnAllocatorOps *ops)

@@ -24,9 +24,9 @@ typedef struct
 {
   guint64 start, size;
   guint64 of;      /* for a sub-buffer, the address of its segment; otherwise 0 */
-  guint64 backing; /* for a mapping, the key of its backing in backings */
+  guint64 backing; /* for a mapping, the key of its backing in the table backings */
   guint64 number;  /* for a backing or segment, the number of the allocation */
-  guint n_uses;    /* how many mappings a backing has, or how many sub-buffers a segment */
+  guint n_uses;    /* the number of a backing's mappings, or of a segment's sub-buffers */
 } TarnTestingStretch;
 
 struct _TarnTestingPages
@@ -43,9 +43,9 @@ struct _TarnTestingPages
   GHashTable *reservations, *mappings;
   GHashTable *backings, *parts;
   guint allocators, allocations;
-  guint calls, fail_at; /* fail_at: the number (in calls) of the call that fails; 0 if none */
+  guint calls, fail_at; /* fail_at: the value of calls at the call that fails; 0 if none fails */
   gboolean fail_for_ever, has_failed;
-  TarnTestingHook hook; /* nullable */
+  TarnTestingHook hook; /* a function that each call on the device calls first; NULL if none */
   gpointer hook_data;
 };
 

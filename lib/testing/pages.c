@@ -108,7 +108,7 @@ tarn_testing_pages_allocator_new (TarnTestingPages *pages)
   return tarn_allocator_new (&ops, pages, allocator_gone);
 }
 
-/* Settings that a test makes, and questions that it can ask */
+/* Functions by which a test changes settings and asks questions */
 
 void
 tarn_testing_pages_set_budget (TarnTestingPages *pages, guint64 bytes)

@@ -6,7 +6,7 @@
 
 #include "testing/queues-private.h"
 
-/* Helpers, which count calls, make calls fail, and look up queues and events.  The caller of each
+/* Functions that count calls, make calls fail, and look up queues and events.  The caller of each
  * of these functions holds the lock. */
 
 static gboolean
@@ -90,7 +90,7 @@ look_up_event (TarnTestingQueues *queues, gpointer event, const gchar *what)
   return NULL;
 }
 
-/* The allocator's functions.  Their callers do not hold the lock. */
+/* Functions of the allocator with fake queues.  Their callers do not hold the lock. */
 
 static void
 run_hook (TarnTestingQueues *queues, TarnTestingCall call)
@@ -376,7 +376,7 @@ tarn_testing_queues_allocator_new (TarnTestingQueues *queues)
   return tarn_allocator_new (&ops, queues, allocator_gone);
 }
 
-/* Settings that a test makes, and questions that it can ask */
+/* Functions by which a test changes settings and asks questions */
 
 void
 tarn_testing_queues_set_fresh (TarnTestingQueues *queues, gpointer handle)

@@ -8,7 +8,7 @@
  *     queues-run.c  decides which commands run when, and runs them
  *     queues-ops.c  an allocator with these queues
  *
- * The field lock of TarnTestingQueues guards all fields after device. */
+ * The mutex TarnTestingQueues.lock guards all fields that come after TarnTestingQueues.device. */
 
 #ifndef TARN_TESTING_QUEUES_PRIVATE_H
 #define TARN_TESTING_QUEUES_PRIVATE_H
@@ -27,7 +27,7 @@
  * the queues.  A queue's entry is the number of the queue's items (commands and waits) that come
  * before the moment.  If one of these items is a wait for another moment, then all items before
  * that other moment also come before this one. */
-typedef GArray TarnTestingClock; /* guint each */
+typedef GArray TarnTestingClock; /* an array of guint */
 
 /* Memory that was allocated, and perhaps freed.  The moments past, uses, reads and writes tell
  * which commands use the memory.  Invariant: items that come before the moment reads, or before the
@@ -35,7 +35,7 @@ typedef GArray TarnTestingClock; /* guint each */
 typedef struct
 {
   guint64 address;
-  gsize size; /* in bytes; 0 if unknown */
+  gsize size; /* the size of the memory in bytes; 0 if unknown */
   gboolean is_live;
   guint value;
   TarnTestingClock *past; /* the moment after all commands of the memory's earlier owners */
@@ -87,7 +87,7 @@ struct _TarnTestingQueues
 
   GPtrArray *slots;     /* an array of TarnTestingSlot, in the order of the handles */
   GPtrArray *queues;    /* an array of TarnTestingQueue, indexed by number */
-  GHashTable *memories; /* address -> TarnTestingMemory, allocated or freed; owned */
+  GHashTable *memories; /* maps an address to its TarnTestingMemory, which the table owns */
   GHashTable *events;   /* a set of TarnTestingClock, owned: the moments of events */
   /* a moment: the host knows that all items before this moment are done */
   TarnTestingClock *host;
@@ -103,15 +103,16 @@ struct _TarnTestingQueues
   gboolean fail_for_ever;
   guint n_failed;
   /* how many times the allocator has freed memory that commands may still use; each failed call
-   * (n_failed) excuses one such free, and each further one is a fault */
+   * (n_failed) excuses one such free, and each further such free is a fault */
   guint n_freed_in_use;
   TarnTestingCall hook_call;
-  TarnTestingHook hook; /* nullable */
+  TarnTestingHook hook; /* a function that the next call of hook_call calls first; NULL if none */
   gpointer hook_data;
   gchar *fault;
 };
 
-/* The caller of each of these functions holds the lock. */
+/* Functions for queues, memory and commands.  The caller of each of these functions holds the
+ * lock. */
 void _tarn_testing_queues_fault (TarnTestingQueues *queues, const gchar *format, ...)
     G_GNUC_PRINTF (2, 3);
 TarnTestingQueue *_tarn_testing_queues_look_up (TarnTestingQueues *queues, gpointer handle,
@@ -120,7 +121,8 @@ TarnTestingSlot *_tarn_testing_queues_get_slot (TarnTestingQueues *queues, gpoin
 void _tarn_testing_queues_end_if_unused (TarnTestingQueues *queues, TarnTestingSlot *slot);
 
 TarnTestingMemory *_tarn_testing_queues_get_memory (TarnTestingQueues *queues, TarnMemory memory);
-gchar *_tarn_testing_describe_memory (const TarnTestingMemory *memory); /* the caller frees it */
+/* Describes memory for messages.  The caller frees the text. */
+gchar *_tarn_testing_describe_memory (const TarnTestingMemory *memory);
 void _tarn_testing_queues_put (TarnTestingQueues *queues, TarnTestingQueue *queue,
                                TarnTestingMemory *memory, TarnTestingCommand command, guint value);
 /* Reports a fault if the host does not know that all commands that use the memory are done. */

@@ -38,7 +38,7 @@ _tarn_testing_queues_is_done (TarnTestingQueues *queues, const TarnTestingClock 
   return TRUE;
 }
 
-/* Faults */
+/* Functions that store the first fault, and return it to the test */
 
 void
 _tarn_testing_queues_fault (TarnTestingQueues *queues, const gchar *format, ...)
@@ -63,7 +63,7 @@ tarn_testing_queues_steal_fault (TarnTestingQueues *queues)
   return fault;
 }
 
-/* Queues */
+/* Functions that make, find and destroy queues */
 
 /* Returns the slot of a handle: the struct with the queue that the handle names now.  Returns NULL
  * if there never was such a handle. */
@@ -167,7 +167,7 @@ tarn_testing_queue_set_capturing (TarnTestingQueues *queues, gpointer handle, gb
   _tarn_mutex_unlock (&queues->lock);
 }
 
-/* Memory */
+/* Functions for the memory that commands use, and for its faults */
 
 static void
 memory_free (gpointer data)
@@ -222,7 +222,7 @@ describe_user (const TarnTestingQueue *queue, const gchar *verb)
 
 /* Checks that the next command of @queue is ordered after every command that used the memory before
  * the moment @clock.  If @queue is NULL, checks that the host is ordered after those commands.  If
- * not, reports a fault and returns FALSE. */
+ * the check fails, reports a fault and returns FALSE. */
 static gboolean
 check_before (TarnTestingQueues *queues, const TarnTestingMemory *memory,
               const TarnTestingQueue *queue, const gchar *verb, const TarnTestingClock *clock,
@@ -287,7 +287,7 @@ _tarn_testing_queues_check_free (TarnTestingQueues *queues, const TarnTestingMem
     check_before (queues, memory, NULL, "frees", memory->uses, "use");
 }
 
-/* Commands */
+/* Functions that put commands and waits on queues */
 
 static void
 check_order (TarnTestingQueues *queues, const TarnTestingQueue *queue,
@@ -364,7 +364,7 @@ tarn_testing_queue_follow (TarnTestingQueues *queues, gpointer handle, gpointer 
   _tarn_mutex_unlock (&queues->lock);
 }
 
-/* Life */
+/* Functions that make and free a set of fake queues, and answer a test's questions */
 
 TarnTestingQueues *
 tarn_testing_queues_new (guint64 bytes, guint flags)

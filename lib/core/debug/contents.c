@@ -39,9 +39,9 @@ _tarn_contents_compare_chunk (const guint8 *bytes, gsize offset, gsize size, gui
 }
 
 /* Lets the device search a range of memory for the first byte that differs from @byte.  Cuts off
- * the bytes before it: increases *offset and reduces *size.  *size becomes 0 if no byte differs.
- * Leaves the range as it is if the backend cannot search, or if the range is small.  Returns FALSE
- * with an error if the backend fails. */
+ * the bytes before this byte: increases *offset and reduces *size.  *size becomes 0 if no byte
+ * differs. Leaves the range as it is if the backend cannot search, or if the range is small.
+ * Returns FALSE with an error if the backend fails. */
 static gboolean
 skip_unchanged (const TarnGuarded *self, TarnMemory memory, gsize *offset, gsize *size, guint8 byte,
                 GError **error)

@@ -39,7 +39,7 @@
 #define TARN_DEBUG_POISON_BYTE 0xff
 #define TARN_DEBUG_GUARD_BYTE 0xbd
 
-/* settings.c */
+/* Functions of settings.c */
 
 /* Returns the settings of the variable TARN_DEBUG.  They apply to each pool without settings of its
  * own. */
@@ -56,8 +56,8 @@ _tarn_debug_get_check_interval (const TarnDebugSettings *settings)
   return (settings->flags & TARN_DEBUG_CHECK) != 0 ? settings->check_interval : 0;
 }
 
-typedef struct _TarnDyingSlot TarnDyingSlot; /* dying.c */
-typedef GPtrArray TarnFindings;              /* owned texts */
+typedef struct _TarnDyingSlot TarnDyingSlot; /* describes a block's guards (dying.c) */
+typedef GPtrArray TarnFindings;              /* an array of messages, which the array owns */
 
 /* A block of a debugged pool.  The struct exists until the block's memory is returned upstream. */
 typedef struct
@@ -65,7 +65,7 @@ typedef struct
   /* memory: the user's part, which the program gets.  whole: all memory of the block, which Tarn
    * got from upstream: the user's part and the guards. */
   TarnMemory memory, whole;
-  gsize size, whole_size; /* bytes */
+  gsize size, whole_size; /* the bytes of @memory and of @whole */
   gsize alignment;        /* requested alignment of the user's part; 0 for the default */
   gsize margin;           /* bytes before the user's part; 0 if the block has no guards */
   /* TRUE if the guards are not filled: a stream was being captured when the block was allocated. */
@@ -74,7 +74,7 @@ typedef struct
    * field. */
   gboolean is_said;
   gconstpointer host;  /* address at which the host can read @whole; NULL if there is none */
-  TarnDyingSlot *slot; /* nullable */
+  TarnDyingSlot *slot; /* the block's slot in dying.c; NULL if it has none */
   /* TRUE if unmapped addresses follow the block (gaps.c).  If so, @backing is the block's physical
    * memory. */
   gboolean has_gap;
@@ -85,9 +85,9 @@ typedef struct
   /* TRUE if the program has freed the block, but commands may still use it.  The block's memory
    * then stays allocated. */
   gboolean is_stuck;
-  GList link;       /* in TarnGuarded.quarantine */
+  GList link;       /* the link in the queue TarnGuarded.quarantine */
   guint n_looks;    /* number of threads that read the memory now, without TarnGuarded.lock */
-  gboolean is_left; /* TRUE if the last of these threads has to free the block */
+  gboolean is_left; /* TRUE if the last thread that n_looks counts has to free the block */
 } TarnDebugBlock;
 
 /* The allocator that Tarn puts between a debugged pool and its upstream allocator.
@@ -109,7 +109,7 @@ typedef struct
   TarnAllocator *given;  /* owned: the allocator that the program gave the pool */
   TarnAllocator *below;  /* either @given or @direct: the one that allocates memory for blocks */
   TarnAllocator *direct; /* the allocator below @given that calls the backend; may be @given */
-  gchar *label;          /* for messages */
+  gchar *label;          /* the text by which messages name the pool */
   TarnDebugSettings settings;
   /* The number of guard bytes on each side of a block.  0: no block has guards.  If memory is too
    * short for guards, Tarn allocates a block without them, even if this number is not 0. */
@@ -118,10 +118,10 @@ typedef struct
   GList all_link;        /* the link in the list "all" of leaks.c; the lock in leaks.c guards it */
 
   TarnMutex lock;
-  GHashTable *blocks; /* of TarnDebugBlock */
-  GQueue quarantine;  /* of TarnDebugBlock */
+  GHashTable *blocks; /* maps the address of a block's user's part to the TarnDebugBlock */
+  GQueue quarantine;  /* a queue of TarnDebugBlock, linked by TarnDebugBlock.link */
   gsize quarantined_bytes;
-  gsize taken_bytes;     /* bytes of all blocks, also of those that are being allocated */
+  gsize taken_bytes;     /* the bytes of all blocks, including blocks that are being allocated */
   gsize limit_bytes;     /* largest allowed taken_bytes; 0 if there is no limit */
   gboolean has_ended;    /* TRUE if the pool has ended */
   gint shows_host;       /* atomic: TRUE if the host sees devices' writes; -1 if not tested yet */
@@ -130,7 +130,7 @@ typedef struct
   gboolean is_nameless;
 } TarnGuarded;
 
-/* guarded.c */
+/* Functions of guarded.c */
 
 /* Returns the upstream allocator for a new pool.  @upstream: the allocator that the program gave.
  * If the settings ask for no checks of blocks, or if @upstream is debugged already, returns a new
@@ -173,7 +173,7 @@ void _tarn_guarded_give_back (TarnGuarded *self, TarnDebugBlock *block);
  * block, and the caller has checked the block's guards. */
 void _tarn_guarded_end_block (TarnGuarded *self, TarnDebugBlock *block);
 
-/* look.c */
+/* Functions of look.c */
 
 /* Checks all blocks of an allocator, in use and in quarantine. */
 void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
@@ -182,7 +182,7 @@ void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
  * The caller holds the lock. */
 gboolean _tarn_guarded_leave_to_look (TarnDebugBlock *block);
 
-/* guards.c */
+/* Functions of guards.c */
 
 /* Fills the guards of a block. */
 gboolean _tarn_guards_fill (const TarnGuarded *self, const TarnDebugBlock *block, GError **error);
@@ -199,7 +199,7 @@ void _tarn_guards_forget (TarnDebugBlock *block);
  * program has written to them, unless the block already has such a finding. */
 void _tarn_guards_check (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings);
 
-/* quarantine.c */
+/* Functions of quarantine.c */
 
 /* Fills the user's part of a freed block with the poison byte.  Returns FALSE if the backend
  * fails. */
@@ -214,7 +214,7 @@ void _tarn_quarantine_check (TarnGuarded *self, const TarnDebugBlock *block,
  * call begins, so that the call ends even if other threads add blocks at the same time. */
 gsize _tarn_quarantine_shorten (TarnGuarded *self, gsize max_bytes);
 
-/* dying.c */
+/* Functions of dying.c */
 
 /* Registers a block's guards, so that Tarn checks them if a signal ends the program.  The host must
  * be able to read the guards.  @front: the offset of the first guard byte in the block's memory.
@@ -226,7 +226,7 @@ void _tarn_dying_forget (TarnDyingSlot *slot);
  * mapped at @from (this raises no signal), or if the system refuses the call. */
 gboolean _tarn_dying_read (gconstpointer from, gpointer to, gsize size);
 
-/* gaps.c */
+/* Functions of gaps.c */
 
 /* Returns TRUE if the backend can make blocks that are followed by unmapped addresses (gaps). */
 gboolean _tarn_gaps_are_there (const TarnGuarded *self);
@@ -247,7 +247,7 @@ gboolean _tarn_contents_fill (const TarnGuarded *self, TarnMemory memory, gsize 
 typedef struct
 {
   gsize first, last;
-  guint8 byte; /* the value at @first */
+  guint8 byte; /* the value of the byte at the offset @first */
 } TarnContentsChange;
 /* Compares bytes that the host has read with the expected byte.  If some of them differ, extends
  * @change, the range of changed bytes, so that it contains them.  @offset: the offset of @bytes in
@@ -286,7 +286,7 @@ void _tarn_finding_fail_at_exit (void);
 void _tarn_finding_watch_exit (void);
 void _tarn_finding_append_stack (GString *text, guint32 stack);
 
-/* leaks.c */
+/* Functions of leaks.c */
 void _tarn_leaks_watch (TarnGuarded *self);
 void _tarn_leaks_forget (TarnGuarded *self);
 /* Reports the blocks in use as leaks.  @when: the occasion, such as "the pool ends". */

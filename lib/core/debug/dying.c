@@ -46,12 +46,13 @@ struct _TarnDyingSlot
   /* Atomic.  TRUE if the handler has reported the guards that this slot describes.  The handler
    * does not report them again. */
   gboolean is_said;
-  TarnDyingSlot *next_free; /* guarded by the lock */
+  /* The next slot in the list of free slots.  The mutex "lock" guards this field. */
+  TarnDyingSlot *next_free;
 };
 
 static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnDyingSlot *first_free;
-static guint n_chunks; /* atomic */
+static guint n_chunks; /* atomic: the number of chunks (arrays of slots) in the array chunks */
 static TarnDyingSlot *chunks[MAX_CHUNKS];
 
 static const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT };
@@ -67,7 +68,8 @@ _tarn_dying_read (gconstpointer from, gpointer to, gsize size)
   return process_vm_readv (getpid (), &local, 1, &remote, 1, 0) == (gssize) size;
 }
 
-/* The signal handler.  All code up to "The handler ends here" must be async-signal-safe. */
+/* Functions of the signal handler.  All code from here to the end of on_signal () must be
+ * async-signal-safe. */
 
 typedef struct
 {
@@ -237,7 +239,7 @@ on_signal (int signal, siginfo_t *info, void *context)
     end_by (signal, info);
 }
 
-/* The handler ends here. */
+/* Functions that install the signal handler, and change slots.  The handler does not call them. */
 
 /* Returns TRUE if a signal may end the program.  Returns FALSE if the program ignores the signal.
  * Also returns FALSE if the signal is SIGFPE and the program has a handler for it.  PoCL has such a

@@ -17,8 +17,9 @@
 #include "base/fork-private.h"
 #include "record/record-private.h"
 
-static gint n_findings;     /* atomic */
-static gboolean has_failed; /* constant after _tarn_finding_watch_exit () */
+static gint n_findings; /* atomic: the number of findings so far */
+/* TRUE if a word in TARN_DEBUG is wrong.  Constant after _tarn_finding_watch_exit (). */
+static gboolean has_failed;
 
 /* Runs at the end of the program.  If there were findings, ends the program with the status
  * TarnDebugSettings.exit_status, so that a script that sees only the exit status learns of them. */

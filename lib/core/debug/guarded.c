@@ -40,7 +40,7 @@ poisons_freed (const TarnGuarded *self)
   return poisons (self) && !self->direct->ops.deferred;
 }
 
-/* New blocks */
+/* Functions that fill new blocks, count their bytes, and return their memory */
 
 static gboolean
 fill_fresh (const TarnGuarded *self, const TarnDebugBlock *block, GError **error)
@@ -131,7 +131,7 @@ _tarn_guarded_say_unreachable (TarnGuarded *self, const gchar *what, const GErro
   g_message ("%s: %s: %s", self->label, what, error->message);
 }
 
-/* The functions of the allocator */
+/* Functions that allocate and free blocks for the pool */
 
 /* The layouts of a block, in the order in which Tarn tries them: with unmapped addresses after the
  * block, with margins, and without guards.  The last layout is for a program that needs all memory
@@ -416,8 +416,8 @@ guarded_trim (gpointer user_data, gsize keep_bytes)
   gsize bytes_below = _tarn_allocator_trim (self->below, keep_bytes);
 
   /* Return the larger number, not the sum, because bytes_below may count again the blocks that have
-   * just left the quarantine.  It does not count them if the allocator below, such as a heap, keeps
-   * their memory for other pools. */
+   * just left the quarantine.  If the allocator below, such as a heap, keeps the memory of
+   * these blocks for other pools, bytes_below does not count them. */
   return MAX (bytes, bytes_below);
 }
 
@@ -457,7 +457,7 @@ guarded_destroy (gpointer user_data)
   g_free (self);
 }
 
-/* Making the allocator */
+/* Functions that make the allocator */
 
 static gsize
 choose_margin (const TarnGuarded *self)

@@ -41,7 +41,7 @@ _tarn_guards_fill (const TarnGuarded *self, const TarnDebugBlock *block, GError 
                                  TARN_DEBUG_GUARD_BYTE, error);
 }
 
-/* Guards that the host can read */
+/* Functions for guards that the host can read without the driver */
 
 static gboolean
 host_sees (const TarnDebugBlock *block, gsize start, gsize end, guint8 byte)

@@ -15,7 +15,7 @@
 #include "record/record-private.h"
 
 static TarnMutex lock = TARN_MUTEX_INIT;
-static GQueue all = G_QUEUE_INIT; /* all TarnGuarded, linked by all_link */
+static GQueue all = G_QUEUE_INIT; /* all debugging allocators (TarnGuarded), linked by all_link */
 
 /* All blocks with the same tag that were allocated with the same call stack. */
 typedef struct
@@ -169,7 +169,7 @@ report_at_exit (void)
 void
 _tarn_leaks_watch (TarnGuarded *self)
 {
-  static gint is_registered; /* atomic */
+  static gint is_registered; /* atomic: TRUE if report_at_exit () is registered */
 
   if ((self->settings.flags & TARN_DEBUG_LEAKS) != 0
       && g_atomic_int_compare_and_exchange (&is_registered, FALSE, TRUE))

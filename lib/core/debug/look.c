@@ -65,7 +65,8 @@ look (TarnGuarded *self, guint64 address, TarnFindings *findings)
     _tarn_guarded_give_back (self, block);
   else
     {
-      /* If the check above has found nothing, check again: a kernel may have written since then. */
+      /* If the first check has found nothing, check again: a kernel may have written to the guards
+       * since then. */
       if (findings->len == n_before)
         _tarn_guards_check (self, block, findings);
       _tarn_guarded_end_block (self, block);

@@ -16,7 +16,7 @@
 /* Guards TarnComputer.waiting_for and TarnComputation.is_done in all memos. */
 static TarnMutex lock = TARN_MUTEX_INIT;
 
-static _Thread_local TarnComputer current; /* the state of the calling thread */
+static _Thread_local TarnComputer current; /* the computations of the calling thread */
 
 /* Creates the struct of a computation that the calling thread is to do.  If the memo has the entry
  * by now, or another thread is computing it, the caller releases the struct without using it. */
@@ -34,8 +34,8 @@ computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
   return computation;
 }
 
-/* Releases a reference to a computation.  With the last one, frees the computation, and releases
- * its value if the computation owns the value. */
+/* Releases a reference to a computation.  With the last reference, frees the computation, and
+ * releases its value if the computation owns the value. */
 static void
 computation_unref (TarnComputation *computation)
 {
@@ -51,7 +51,7 @@ computation_unref (TarnComputation *computation)
   g_free (computation);
 }
 
-/* Recursion */
+/* Functions that refuse calls that would wait for themselves */
 
 /* Sets the error for a call that would wait for itself, directly or through other threads. */
 static gboolean
@@ -106,7 +106,7 @@ await (const TarnComputation *computation, GError **error)
   return is_endless ? refuse_recursion (error) : TRUE;
 }
 
-/* Computing */
+/* Functions that compute an entry, or wait for the call that computes it */
 
 /* Checks the result of a function of the program.  If the function returned both a value and an
  * error, logs this mistake, releases the value, and sets *value to NULL. */

@@ -24,7 +24,7 @@ typedef struct
   gboolean is_other_id; /* TRUE if the set contains first_arg with any id except @id */
 } Which;
 
-/* Returns TRUE if a first argument is in the set. */
+/* Returns TRUE if a first argument is in the set @which. */
 static gboolean
 matches (const Which *which, gpointer first_arg, guint64 id)
 {
@@ -33,7 +33,7 @@ matches (const Which *which, gpointer first_arg, guint64 id)
   return which->is_any_id || (which->id != id) == which->is_other_id;
 }
 
-/* Entries */
+/* Functions that forget and free the entries of one memo */
 
 /* Frees an entry that is not in the memo any more.  The caller does not hold the memo's lock. */
 void
@@ -223,10 +223,10 @@ tarn_memo_clear (TarnMemo *memo)
   _tarn_memo_end_call (memo, has_begun);
 }
 
-/* All memos of the process */
+/* Functions for all memos of the process */
 
 static TarnMutex lock = TARN_MUTEX_INIT; /* guards the list of all memos */
-static GQueue memos;                     /* linked by all_link, the newest first */
+static GQueue memos;                     /* all memos, linked by all_link, the newest first */
 
 /* Adds a memo to the list of all memos of the process. */
 void
@@ -269,9 +269,10 @@ list_memos (const gchar *kind)
 }
 
 /* Forgets a set of first arguments once more, in each memo of @list that has an upstream memo.  The
- * caller has done so once.  Since then, threads may have computed results from entries that the
- * upstream memo had not forgotten yet.  Goes from the list's end to its start, that is, from the
- * oldest memo to the newest, because an upstream memo is older than the memos that use it. */
+ * caller has already forgotten the set once in each memo.  Since then, threads may have computed
+ * results from entries that the upstream memo had not forgotten yet.  Goes from the list's end to
+ * its start, that is, from the oldest memo to the newest, because an upstream memo is older than
+ * the memos that use it. */
 static void
 forget_downstream (const GPtrArray *list, Which *which)
 {

@@ -59,7 +59,7 @@ struct _TarnComputation
   gint ref_count; /* atomic */
   TarnMemo *memo; /* not owned: each call that computes the value, or waits for it, has its own
                      reference */
-  TarnComputer *thread; /* the thread that computes; valid until is_done */
+  TarnComputer *thread; /* the thread that computes the value; valid until is_done is TRUE */
   /* The computation that the same thread had in progress when it began this computation, NULL if
    * there was none.  Only this thread reads the field. */
   struct _TarnComputation *outer;
@@ -76,7 +76,7 @@ struct _TarnComputation
 /* A group: all entries of one first argument. */
 typedef struct
 {
-  gpointer first_arg; /* has a reference if the memo has ref_first_arg */
+  gpointer first_arg; /* a reference to the object if the memo has a ref_first_arg () */
   guint64 id;
   /* A list of the group's entries (TarnMemoEntry).  In a memo with max_entries, the list is ordered
    * by last use, with the most recently used entry first. */
@@ -140,25 +140,25 @@ struct _TarnMemo
   /* A set of the computations in progress (TarnComputation), without those whose entries the
    * program has forgotten meanwhile. */
   GHashTable *computations;
-  GSList *groups; /* of TarnMemoGroup */
+  GSList *groups; /* a list of TarnMemoGroup */
   /* The memo's counters, except two.  stats.entries is not set.  stats.hits counts only hits that
    * took the lock; TarnMemoLocal counts the others. */
   TarnMemoStats stats;
 
   gint ref_count; /* atomic; each call that computes a value, or waits for it, has a reference */
-  GList all_link; /* the link in the list of all memos, whose lock guards it */
+  GList all_link; /* the link in the list of all memos; that list's lock guards the link */
 };
 
 typedef enum
 {
-  TARN_MEMO_ABSENT, /* the memo has no such entry; a thread may be computing it */
+  TARN_MEMO_ABSENT, /* the memo lacks the entry; a thread may be computing it */
   TARN_MEMO_HIT,
   TARN_MEMO_NONE_OF_OWN,  /* the memo has the entry, but no value for this thread */
-  TARN_MEMO_UNREFERENCED, /* the memo has the entry, but ref_value returned NULL for it */
+  TARN_MEMO_UNREFERENCED, /* the memo has the entry, but ref_value returned NULL for the value */
   TARN_MEMO_NEWCOMER      /* this thread has no TarnMemoLocal in this memo yet */
 } TarnMemoLookup;
 
-/* memo.c */
+/* Functions of memo.c */
 void _tarn_memo_close (TarnMemo *memo);
 void _tarn_memo_open (TarnMemo *memo);
 gboolean _tarn_memo_probes_equal (gconstpointer a, gconstpointer b);
@@ -172,13 +172,13 @@ gboolean _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id);
  * This function releases that reference.  @has_begun: the result of _tarn_try_ref (). */
 void _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun);
 
-/* compute.c */
+/* Functions of compute.c */
 gboolean _tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value,
                                 GError **error);
 void _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value,
                               const GError *error);
 
-/* forget.c */
+/* Functions of forget.c */
 void _tarn_memo_register (TarnMemo *memo);
 void _tarn_memo_unregister (TarnMemo *memo);
 void _tarn_memo_forget_all (TarnMemo *memo);
@@ -188,11 +188,11 @@ gboolean _tarn_memo_groups_equal (const TarnMemoGroup *a, const TarnMemoGroup *b
 TarnMemoGroup *_tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe);
 void _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group);
 
-/* own.c */
+/* Functions of own.c */
 gboolean _tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, gpointer shared,
                                     gpointer *value, GError **error);
 
-/* memo-check.c */
+/* Functions of memo-check.c */
 void _tarn_memo_assert_valid (TarnMemo *memo);
 
 /* Checks the memo's invariants in builds with --enable-debug=full; does nothing in other builds.

@@ -16,7 +16,7 @@
 #include "common/struct-private.h"
 #include "memo/tuple-private.h"
 
-/* Entries */
+/* Functions for lookups, and for changes of the table of entries */
 
 static guint
 hash_probe (gconstpointer probe)
@@ -84,7 +84,7 @@ make_probe (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpoin
   return TRUE;
 }
 
-/* Values */
+/* Functions that find entries, and take references to their values */
 
 /* Takes a reference to a value with the memo's function ref_value, and stores the reference in
  * *ref.  If the memo has no ref_value, stores the value.  Returns FALSE if ref_value returned
@@ -276,7 +276,7 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
     }
 }
 
-/* Making and freeing memos */
+/* Functions that make and free memos */
 
 /* Sets the functions in @ops that hash, compare, copy and free keys if the type of the keys is
  * predefined.  If @ops then lacks a function that hashes keys, sets one that hashes the pointer to
@@ -370,7 +370,7 @@ tarn_memo_ref (TarnMemo *memo)
   return memo;
 }
 
-/* Releases the reference that _tarn_try_ref () took, if it took one. */
+/* If @has_begun is TRUE, releases the reference that _tarn_try_ref () took when the call began. */
 void
 _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun)
 {

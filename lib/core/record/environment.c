@@ -16,7 +16,7 @@
 #include "common/variable-private.h"
 #include "record/record-private.h"
 
-static gchar *snapshot_path; /* constant after begin () has read it */
+static gchar *snapshot_path; /* the value of TARN_SNAPSHOT_ON_OOM; constant after begin () */
 
 gchar *
 _tarn_path_expand (const gchar *path)

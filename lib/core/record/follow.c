@@ -8,7 +8,7 @@
 #include "record/record-private.h"
 
 gint _tarn_is_following; /* atomic: a set of TarnFollowReason bits */
-static guint64 start;    /* atomic: the time when the empty set last got a reason, in ns */
+static guint64 start;    /* atomic: the time when pools last began to trace blocks, in ns */
 
 gboolean
 _tarn_follow (TarnFollowReason reason, gboolean follows)

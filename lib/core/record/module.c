@@ -11,7 +11,8 @@
 
 #include "record/record-private.h"
 
-/* The largest size of a build-id in bytes; longer ones are cut.  Linkers make 16 or 20 bytes. */
+/* The largest size of a build-id in bytes; longer build-ids are cut.  Linkers make build-ids
+ * of 16 or 20 bytes. */
 #define MAX_BUILD_ID 64
 
 typedef struct
@@ -125,7 +126,7 @@ complete_path (gchar path[TARN_MODULE_PATH_BYTES])
 {
   g_autofree gchar *complete = NULL;
 
-  if (path[0] == '/' || strchr (path, '/') == NULL) /* a name such as linux-vdso.so.1: no file */
+  if (path[0] == '/' || strchr (path, '/') == NULL) /* linux-vdso.so.1, for example, is no file */
     return;
   complete = g_canonicalize_filename (path, NULL);
   g_strlcpy (path, complete, TARN_MODULE_PATH_BYTES);

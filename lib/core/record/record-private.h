@@ -63,19 +63,21 @@ _tarn_records (void)
   return TARN_UNLIKELY (!_tarn_door_is_closed (&_tarn_record_door));
 }
 
-/* follow.c */
+/* Functions of follow.c */
 
 /* Adds a reason for which pools trace blocks if @follows is TRUE, otherwise removes the reason.
  * Pools trace blocks as long as there is a reason.  Returns TRUE if pools have to begin or to stop
  * tracing.  The caller then stops the read sections of all pools and allows them again, so that all
  * threads see the change. */
 gboolean _tarn_follow (TarnFollowReason reason, gboolean follows);
-/* Returns the time when pools began to trace blocks, in ns, or G_MAXUINT64 if they do not. */
+/* Returns the time when pools began to trace blocks, in ns.  Returns G_MAXUINT64 if
+ * pools do not trace blocks. */
 guint64 _tarn_follow_get_start (void);
 
-/* recorder.c */
+/* Functions of recorder.c */
 
-/* The structs that callers pass have all fields that this library knows. */
+/* Functions that start and stop a recording, and read its counters.  @options and @stats have all
+ * fields that this library knows.  (The program's own structs may have fewer fields.) */
 gboolean _tarn_record_start (const gchar *path, const TarnTraceOptions *options, GError **error);
 gboolean _tarn_record_stop (GError **error);
 void _tarn_record_get_stats (TarnTraceStats *stats);
@@ -87,7 +89,7 @@ gboolean _tarn_record_set_error (GError **error, const gchar *path);
  * process exits, Tarn calls _tarn_record_stop () for an active recording. */
 void _tarn_record_set_last_words (void (*func) (void));
 
-/* environment.c */
+/* Functions of environment.c */
 
 /* Starts a recording if TARN_TRACE is set, and makes pools trace blocks if TARN_SNAPSHOT_ON_OOM is
  * set.  If the process has called this function before, does nothing. */
@@ -109,7 +111,7 @@ guint32 _tarn_record_get_thread (void); /* returns the calling thread's gettid (
 void _tarn_record_object (guint64 object, TarnTraceClass class, guint64 upstream, const gchar *kind,
                           const gchar *name, const guint64 *properties, gsize n_properties);
 void _tarn_record_stats (guint64 object, const guint64 *properties, gsize n_properties);
-guint64 _tarn_record_get_time (void); /* the time on the events' clock, in nanoseconds */
+guint64 _tarn_record_get_time (void); /* the current time in ns, on the clock of events */
 gint64 _tarn_record_get_step_time (void);
 
 /* Fires the static probe "call".  Returns the current time, or 0 if no recording is active.  The
@@ -158,12 +160,12 @@ _tarn_record_get_code (const GError *error)
     }                                                                                              \
   while (0)
 
-/* tag.c */
+/* Functions of tag.c */
 guint32 _tarn_tag_get_current (void); /* the calling thread's tag; 0 if it has none */
 const gchar *_tarn_tag_get_text (guint32 tag);
 gchar *_tarn_tag_quote (guint32 tag);
 
-/* stack.c */
+/* Functions of stack.c */
 
 /* Stores the caller's call stack if it is new, and returns the number of the stack.  Returns 0 if
  * the depth of stacks is 0, or if the stack is new and too many stacks are stored already. */
@@ -177,7 +179,7 @@ void _tarn_stack_need_depth (guint depth);
  * the process ends. */
 const gpointer *_tarn_stack_get_frames (guint32 stack, guint *n_frames);
 
-/* module.c */
+/* Functions of module.c */
 #define TARN_MODULE_PATH_BYTES 1024
 
 /* A program or library file whose code the process has loaded.  The address of an instruction in

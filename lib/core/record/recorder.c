@@ -48,8 +48,8 @@ static struct
   GThread *thread; /* the recorder's thread; NULL if no recording is active */
 
   gsize n_buffers, max_buffers;
-  TarnRecordBuffer *spare;            /* empty buffers */
-  TarnRecordBuffer *full, **full_end; /* full buffers, the one that became full first at the head */
+  TarnRecordBuffer *spare;            /* a list of empty buffers */
+  TarnRecordBuffer *full, **full_end; /* a list of full buffers; its head became full first */
   TarnStream *streams;                /* all streams, the newest first */
   guint n_streams;
   gboolean is_ending;
@@ -67,7 +67,8 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 /* Signalled when a buffer is full, or when the recorder's thread has to end. */
 static TarnCond changed = TARN_COND_INIT;
 
-static void (*last_words) (void); /* atomic */
+/* Atomic: the function that _tarn_record_stop () calls just before it ends a recording. */
+static void (*last_words) (void);
 
 /* A lock that a thread holds while it starts or stops a recording, so that other threads wait.  The
  * thread takes this lock before any other lock. */
@@ -85,7 +86,7 @@ _tarn_recorder_get_stack_depth (void)
   return __atomic_load_n (&recorder.stack_depth, __ATOMIC_RELAXED);
 }
 
-/* Streams and buffers */
+/* Functions that make streams, and exchange full buffers for empty buffers */
 
 TarnStream *
 _tarn_recorder_add_stream (void)
@@ -144,7 +145,7 @@ _tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBuffer *full)
   return buffer;
 }
 
-/* Writing to the file */
+/* Functions that write to the file */
 
 /* Writes bytes to the file.  Returns FALSE if this write or an earlier write of the recording has
  * failed. */
@@ -289,7 +290,7 @@ run (gpointer data)
   return NULL;
 }
 
-/* Start */
+/* Functions that start a recording */
 
 gboolean
 _tarn_record_set_error (GError **error, const gchar *path)
@@ -475,7 +476,7 @@ _tarn_record_start (const gchar *path, const TarnTraceOptions *options, GError *
   return is_started;
 }
 
-/* Stop */
+/* Functions that stop a recording */
 
 /* Makes the recorder's thread write the last buffer of each thread's stream to the file, and then
  * end.  Call this after closing the recorder's readers-writer lock, so that no thread fills a

@@ -32,12 +32,14 @@ typedef struct
 } Stack;
 
 static TarnMutex lock = TARN_MUTEX_INIT;
-static GHashTable *known;   /* of Stack */
-static GPtrArray *stacks;   /* of Stack: the stack with number n has index n - 1 */
-static guint n_recorded;    /* number of stacks that are in the file */
-static GHashTable *frames;  /* set of addresses that are in the file */
-static GHashTable *modules; /* set of texts: load address and path of each module in the file */
-static guint kept_depth;    /* atomic: the depth of stacks outside recordings */
+static GHashTable *known;  /* a set of Stack structs */
+static GPtrArray *stacks;  /* an array of Stack: the stack with number n has index n - 1 */
+static guint n_recorded;   /* the number of stacks that are in the recording's file */
+static GHashTable *frames; /* a set of the code addresses that are in the recording's file */
+/* A set of texts: the load address and path of each module (a program or library file) that is in
+ * the recording's file. */
+static GHashTable *modules;
+static guint kept_depth; /* atomic: the depth of stacks outside recordings */
 
 static guint
 hash_stack (gconstpointer key)
@@ -198,7 +200,7 @@ add_stack (GByteArray *bytes, const Stack *stack)
     _tarn_bytes_add_number (bytes, GPOINTER_TO_SIZE (stack->frames[i]));
 }
 
-/* Returns the next stack that is not in the recording's file yet, or NULL if all stacks are. */
+/* Returns the next stack that is not in the recording's file yet, or NULL if there is none. */
 static const Stack *
 get_next (void)
 {

@@ -20,7 +20,7 @@ typedef struct _TarnRecordBuffer TarnRecordBuffer;
 struct _TarnRecordBuffer
 {
   TarnRecordBuffer *next; /* the next buffer in the list of full buffers or of empty buffers */
-  guint32 stream;         /* the number of the stream */
+  guint32 stream;         /* the number of the stream whose events are in the buffer */
   /* The time when the buffer got its first event, in nanoseconds since the recording began. */
   guint64 time;
   gsize committed; /* atomic; the number of bytes of the events that the thread has finished */
@@ -41,7 +41,7 @@ typedef struct _TarnStream TarnStream;
 struct _TarnStream
 {
   TarnStream *next; /* constant: the next stream in the list of all streams */
-  guint32 number;   /* constant; streams count from 1 */
+  guint32 number;   /* constant: the stream's number; the first stream has 1 */
   /* The buffer that the thread fills; NULL if there is none.  A thread changes this field only
    * while it holds the lock of recorder.c. */
   TarnRecordBuffer *buffer;
@@ -57,8 +57,9 @@ struct _TarnStream
   guint64 lost;   /* atomic: number of events that the stream has lost in this recording */
 };
 
-/* Functions of recorder.c.  The callers of the first three are in a read section of the recorder,
- * or hold the lock of the shared stream. */
+/* Functions of recorder.c.  A caller of _tarn_recorder_add_stream () or
+ * _tarn_recorder_change_buffer () is in a read section of the recorder, or holds the lock of the
+ * stream that several threads share. */
 
 /* Makes a stream, and adds it to the list of all streams. */
 TarnStream *_tarn_recorder_add_stream (void);
@@ -70,7 +71,7 @@ TarnRecordBuffer *_tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBu
 guint64 _tarn_recorder_get_start (void);
 guint _tarn_recorder_get_stack_depth (void);
 
-/* stream.c */
+/* Functions of stream.c */
 
 /* The lock of the stream that all threads without a TarnThread struct share.  A thread has no
  * TarnThread before it first calls a function of Tarn that registers the thread, and while the

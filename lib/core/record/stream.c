@@ -75,7 +75,7 @@ _tarn_record_get_time (void)
   return (guint64) now.tv_sec * 1000000000 + (guint64) now.tv_nsec;
 }
 
-/* Bytes */
+/* Functions that write numbers and texts as bytes */
 
 static inline guchar *
 put_number (guchar *next, guint64 number)
@@ -132,7 +132,7 @@ _tarn_bytes_add_text (GByteArray *bytes, const gchar *text)
   g_byte_array_append (bytes, place, (guint) (put_text (place, text) - place));
 }
 
-/* Streams */
+/* Functions that write events into the calling thread's stream */
 
 /* Returns the calling thread's number in the system (gettid ()). */
 static guint64
@@ -331,7 +331,7 @@ _tarn_record_get_step_time (void)
   gint64 start = (gint64) (_tarn_recorder_get_start () / 1000);
   gint64 time = _tarn_current_thread->step_time;
 
-  /* A thread whose step is older than this recording has made no step in it. */
+  /* If the latest step is older than the recording, the recording has no step of this thread. */
   return time >= start ? time : (gint64) (_tarn_record_get_time () / 1000);
 }
 
@@ -356,7 +356,7 @@ begin (Writer *self, gsize size)
 }
 
 /* Makes @object the stream's current object, to which the following events in the stream belong.
- * If the current object was another one, writes an event that sets it. */
+ * If another object was current, writes an event that makes @object the current object. */
 static inline void
 use (Writer *self, guint64 object)
 {

@@ -11,11 +11,11 @@
 #include "record/stream-private.h"
 
 static TarnMutex lock = TARN_MUTEX_INIT;
-static GHashTable *numbers; /* text -> number */
-static GPtrArray *texts;    /* tag 1 is the first */
-static guint n_recorded;    /* number of tags that are in the file */
+static GHashTable *numbers; /* maps a tag's text to the tag's number */
+static GPtrArray *texts;    /* the texts of all tags; the first is the text of tag 1 */
+static guint n_recorded;    /* the number of tags that are in the recording's file */
 
-/* Gets the number of a text. */
+/* Returns the number of a text, and stores the text if it is new. */
 static guint32
 intern (const gchar *text)
 {

@@ -31,7 +31,7 @@ typedef struct
 {
   gchar *text; /* the whole entry as it was written, for messages */
   TarnSelectionName platform;
-  GArray *devices; /* names (TarnSelectionName) of devices; NULL if the entry chooses all */
+  GArray *devices; /* an array of TarnSelectionName; NULL if the entry chooses all devices */
 } TarnSelectionEntry;
 
 #define TARN_SELECTION_ENTRY_INIT                                                                  \

@@ -15,7 +15,7 @@
 
 typedef struct
 {
-  const gchar *selection; /* the whole text, for messages */
+  const gchar *selection; /* the whole text of the selection, for error messages */
   TarnSelectionSyntax syntax;
 } Reader;
 
@@ -242,8 +242,8 @@ _tarn_selection_split (const gchar *selection, TarnSelectionSyntax syntax, GErro
   return entries;
 }
 
-/* The next two functions return TRUE if the invariants of TarnSelectionName and TarnSelectionEntry
- * hold (entry-private.h). */
+/* name_is_valid () and entry_is_valid () return TRUE if the invariants of a name or an entry hold.
+ * entry-private.h lists these invariants. */
 
 static gboolean
 name_is_valid (const TarnSelectionName *name, TarnSelectionSyntax syntax)

@@ -36,11 +36,11 @@ typedef struct
 } Conflict;
 
 /* Finds the element of an array that a work item accesses.  Axis 0 is the rightmost axis.
- * Successive work items access successive elements along @axis.  At its end, the index along @axis
- * starts at 0 again, and the index along the next axis to the left increases by 1, like the digits
- * of a number.  The index along each axis to the right of @axis is always 0.  Stores the element's
- * offset in bytes in *offset.  If @place is not NULL, stores the element's index along each axis
- * there.  Returns FALSE if the array has no element for this work item. */
+ * Successive work items access successive elements along @axis.  After the last index along
+ * @axis, this index starts at 0 again, and the index along the next axis to the left increases by
+ * 1, like the digits of a number.  The index along each axis to the right of @axis is always 0.
+ * Stores the element's offset in bytes in *offset.  If @place is not NULL, stores the element's
+ * index along each axis there.  Returns FALSE if the array has no element for this work item. */
 static gboolean
 find_element (const Array *array, guint axis, guint work_item, guint64 *offset, gsize *place)
 {
@@ -132,7 +132,8 @@ consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *
 static void
 check_axis (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis)
 {
-  g_autoptr (GHashTable) counts = g_hash_table_new (NULL, NULL); /* bank -> number of work items */
+  /* Maps the index of a bank to the number of work items that access the bank. */
+  g_autoptr (GHashTable) counts = g_hash_table_new (NULL, NULL);
   GHashTableIter iter;
   gpointer bank, count;
 

@@ -18,8 +18,9 @@ gboolean _tarn_selection_is_opencl (const TarnSelectionPlatform *platform);
  * list of kinds.  Returns FALSE for "opencl".  Ignores the case of letters. */
 gboolean _tarn_selection_is_kind (const gchar *name);
 
-/* The first function returns TRUE if @name seems to be a misspelt @kind.  The second one searches
- * the list of kinds for a kind that @name seems to misspell, and returns NULL if there is none. */
+/* _tarn_selection_is_almost () returns TRUE if @name seems to be a misspelt @kind.
+ * _tarn_selection_find_almost () searches the list of kinds for a kind that @name seems to
+ * misspell, and returns NULL if there is none. */
 gboolean _tarn_selection_is_almost (const gchar *kind, const gchar *name);
 const gchar *_tarn_selection_find_almost (const gchar *name);
 

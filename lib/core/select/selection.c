@@ -26,17 +26,17 @@ typedef struct
 
 typedef struct
 {
-  const gchar *selection; /* the whole text */
+  const gchar *selection; /* the whole text of the selection */
   TarnSelectionSyntax syntax;
   const TarnSelectionPlatform *platforms;
   gsize n_platforms;
-  GArray *items; /* TarnSelectionItems: the result */
+  GArray *items; /* the result: an array of TarnSelectionItem */
 } Resolver;
 
-/* Error messages.  If the program chose PyOpenCL's syntax for selections, they begin with the words
- * of PyOpenCL's own messages. */
+/* The error messages for selections.  If the program chose PyOpenCL's syntax for selections, the
+ * messages begin with the words of PyOpenCL's own messages. */
 
-#define MAX_LISTED 10 /* the most choices that a message lists */
+#define MAX_LISTED 10 /* the largest number of platforms or devices that a message lists */
 
 /* Lists platforms or devices for an error message, such as "platforms: 0 = 'Portable Computing
  * Language', 1 = 'rusticl'".  @has_places: TRUE if the list shows their indices.  It is FALSE for a
@@ -62,7 +62,7 @@ describe (const gchar *title, const GArray *choices, gboolean has_places)
   return g_string_free (g_steal_pointer (&text), FALSE);
 }
 
-/* The meaning of a name */
+/* Functions that find the platforms or devices that a name in a selection matches */
 
 /* Reads a decimal number, which may have a sign, and blanks before and after it.  Limits its
  * magnitude to G_MAXINT.  Returns FALSE if the text is not a number. */
@@ -83,8 +83,8 @@ parse_number (const gchar *text, gint *number)
 }
 
 /* Returns a copy of a text in lower case, the same as Python's str.lower () in every locale.  The
- * result of g_utf8_strdown () depends on the locale: in a Turkish one, the "I" of NVIDIA becomes a
- * letter without a dot. */
+ * result of g_utf8_strdown () depends on the locale: in a Turkish locale, the "I" of NVIDIA becomes
+ * a letter without a dot. */
 static gchar *
 fold_case (const gchar *text)
 {
@@ -98,7 +98,7 @@ fold_case (const gchar *text)
       gunichar c = g_utf8_get_char (text);
 
       g_string_append_unichar (folded, g_unichar_tolower (c));
-      if (c == 0x130) /* this letter alone becomes two characters: "i" and a combining dot */
+      if (c == 0x130) /* only U+0130 becomes two characters: "i" and a combining dot */
         g_string_append_unichar (folded, 0x307);
     }
   return g_string_free (folded, FALSE);
@@ -252,7 +252,7 @@ refuse_name (const Resolver *resolver, const gchar *noun, const TarnSelectionNam
   return FALSE;
 }
 
-/* The next functions make arrays of the platforms or devices that a name in a selection may match.
+/* Functions that make arrays of the platforms or devices that a name in a selection may match.
  * A name stands for an OpenCL platform if it is the index of this platform among OpenCL platforms,
  * or a part of the platform's name.  A name stands for other platforms if it is their kind, such as
  * "cuda".  All platforms of a kind count as one platform. */
@@ -313,7 +313,7 @@ or_empty (const gchar *text)
   return text != NULL ? text : "";
 }
 
-/* Returns an array of Choice: the platforms of a kind, or all platforms if @kind is NULL. */
+/* Returns the platforms of a kind, or all platforms if @kind is NULL, as an array of Choice. */
 static GArray *
 platform_choices (const Resolver *resolver, const gchar *kind)
 {
@@ -331,7 +331,7 @@ platform_choices (const Resolver *resolver, const gchar *kind)
   return choices;
 }
 
-/* Appends the devices of a platform to the choices. */
+/* Appends the devices of a platform to @choices, an array of Choice. */
 static void
 append_devices (const Resolver *resolver, guint platform, GArray *choices)
 {
@@ -348,7 +348,7 @@ append_devices (const Resolver *resolver, guint platform, GArray *choices)
     }
 }
 
-/* Returns an array of Choice: the devices of all @platforms, in the order of the platforms. */
+/* Returns the devices of all @platforms as an array of Choice, in the order of the platforms. */
 static GArray *
 device_choices (const Resolver *resolver, const GArray *platforms)
 {
@@ -359,7 +359,7 @@ device_choices (const Resolver *resolver, const GArray *platforms)
   return choices;
 }
 
-/* Adds to the result the choices whose indices are in @found. */
+/* Adds to the result the platforms or devices whose indices in @choices are listed in @found. */
 static void
 add_found (Resolver *resolver, const GArray *choices, const GArray *found)
 {
@@ -459,9 +459,9 @@ refuse_beginning (const gchar *beginning, const gchar *one, const gchar *other, 
 }
 
 /* Finds the UUID that a name uuid=BEGINNING stands for.  If a UUID is equal to @beginning, sets
- * *uuid to this UUID.  If none is equal, sets *uuid to the UUID that begins with @beginning; fails
- * if several different UUIDs begin so, and sets *uuid to NULL if none does.  The same UUID may be
- * in @choices several times, because several platforms may have the same device. */
+ * *uuid to this UUID.  If no UUID is equal, sets *uuid to the UUID that begins with @beginning, or
+ * to NULL if there is none.  Fails if several different UUIDs begin with @beginning.  The same UUID
+ * may be in @choices several times, because several platforms may have the same device. */
 static gboolean
 find_uuid (const GArray *choices, const gchar *beginning, const gchar **uuid, GError **error)
 {

@@ -9,7 +9,7 @@
 #include "allocator/block-private.h"
 #include "record/record-private.h"
 
-/* The most tags that a message names. */
+/* The largest number of tags that a message names. */
 #define N_NAMED 3
 
 typedef struct
@@ -21,8 +21,8 @@ typedef struct
 
 typedef struct
 {
-  TarnListener base;   /* first */
-  GHashTable *holders; /* tag -> Holder */
+  TarnListener base;   /* must be the first field: count_block () casts it to a Counter */
+  GHashTable *holders; /* maps a tag to its Holder */
 } Counter;
 
 static void

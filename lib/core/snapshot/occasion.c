@@ -35,7 +35,7 @@ tarn_snapshot_set_follow (gboolean follow)
     set_followed (TARN_FOLLOW_FOR_TAGS, follow);
 }
 
-/* Out of memory */
+/* The function that writes a snapshot when memory has run out */
 
 void
 _tarn_snapshot_note_out_of_memory (const gchar *message)
@@ -60,18 +60,18 @@ _tarn_snapshot_note_out_of_memory (const gchar *message)
   _tarn_messages_release ();
 }
 
-/* On a signal */
+/* Functions that write a snapshot when a signal arrives */
 
 /* The signal at which the library writes snapshots, and the thread that writes them.  watch_lock
  * guards all fields except is_ending.  To end the thread, a caller sets is_ending to TRUE and wakes
  * the thread. */
 static struct
 {
-  gint number;             /* the signal; 0 if there is none */
+  gint number;             /* the signal's number; 0 if there is no such signal */
   struct sigaction former; /* the signal's action before the library handled it */
   gchar *pattern;
   GThread *thread;
-  gboolean is_ending; /* atomic */
+  gboolean is_ending; /* atomic; TRUE if the thread has to end */
 } watch;
 
 static TarnMutex watch_lock = TARN_MUTEX_INIT;
@@ -184,7 +184,7 @@ begin_watch (gint number, const gchar *path, GError **error)
 
   _tarn_assert_locked (&watch_lock);
   while (sem_trywait (&wake_up) == 0)
-    ; /* forgets signals that arrived before this call */
+    ; /* the loop drops the signals that arrived before this call */
   __atomic_store_n (&watch.is_ending, FALSE, __ATOMIC_RELEASE);
   watch.pattern = g_strdup (path);
   watch.thread = _tarn_own_thread_new ("tarn-snapshot", run, watch.pattern, error);
@@ -212,7 +212,7 @@ begin_watch (gint number, const gchar *path, GError **error)
 gboolean
 tarn_snapshot_on_signal (gint number, const gchar *path, GError **error)
 {
-  static gboolean has_semaphore; /* guarded by watch_lock */
+  static gboolean has_semaphore; /* TRUE if wake_up is initialized; guarded by watch_lock */
   gboolean is_done;
 
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);

@@ -32,7 +32,7 @@
 typedef struct
 {
   guint64 address;
-  gsize size; /* as requested; 0 for a cached block */
+  gsize size; /* the bytes that the program requested; 0 for a cached block */
   gsize alloc_size;
   guint64 queue; /* the handle of a queue that has used the block; 0 if there is none */
   TarnOrigin origin;
@@ -53,18 +53,18 @@ typedef struct
 {
   guint64 id, upstream; /* upstream: the id of the upstream allocator; 0 if there is none */
   TarnTraceClass class;
-  gchar *name;      /* nullable */
+  gchar *name;      /* NULL if the allocator has no name */
   GArray *options;  /* guint64 pairs: a property and its value */
   GArray *counters; /* guint64 pairs: a counter and its value; NULL if there are no counters */
-  GArray *blocks;   /* ToldBlock */
-  GArray *pieces;   /* ToldStretch */
-  GArray *extents;  /* of ToldStretch: extents in use */
+  GArray *blocks;   /* an array of ToldBlock: a pool's blocks */
+  GArray *pieces;   /* an array of ToldStretch: a heap's segments */
+  GArray *extents;  /* an array of ToldStretch: a heap's extents in use */
 } Told;
 
 typedef struct
 {
-  TarnListener base; /* first */
-  GPtrArray *all;    /* of Told */
+  TarnListener base; /* must be the first field: the listener's functions cast it to a Collector */
+  GPtrArray *all;    /* an array of Told, one for each allocator */
 } Collector;
 
 static GArray *
@@ -168,14 +168,14 @@ static const TarnListener collector_listener = {
   .extent = collect_extent,
 };
 
-/* Text */
+/* Functions that write the JSON text of allocators and their blocks */
 
 typedef struct
 {
   TarnJson json;
   guint64 time;        /* the time of the snapshot */
   GHashTable *stacks;  /* a set: the numbers of the call stacks of requests */
-  GHashTable *modules; /* TarnModule, by load address and path */
+  GHashTable *modules; /* maps a text (load address and path) to a TarnModule */
 } Writer;
 
 static void
@@ -277,7 +277,7 @@ add_allocator (Writer *self, const Told *told)
   _tarn_json_close (json, '}');
 }
 
-/* Stacks */
+/* Functions that write the JSON text of call stacks, and of the files with their code */
 
 /* Adds a copy of a module to self->modules if that table does not have the module yet. */
 static void
@@ -364,7 +364,7 @@ add_modules (Writer *self)
   _tarn_json_close (json, ']');
 }
 
-/* The text of a whole snapshot, and its file */
+/* Functions that make the text of a whole snapshot, and write it to a file */
 
 /* Returns the name that the program has set with g_set_prgname ().  If it has set none, returns the
  * name that the C library knows.  Returns NULL if there is neither. */
@@ -436,7 +436,7 @@ write_in_place (const gchar *path, const GString *text)
   if (file < 0)
     return FALSE;
   fcntl (file, F_SETFL,
-         fcntl (file, F_GETFL) & ~O_NONBLOCK); /* writes then wait for a pipe's slow reader */
+         fcntl (file, F_GETFL) & ~O_NONBLOCK); /* writes wait if a pipe's reader is slow */
   while (done < text->len)
     {
       n = write (file, text->str + done, text->len - done);
@@ -450,7 +450,7 @@ write_in_place (const gchar *path, const GString *text)
   return done == text->len;
 }
 
-/* Writes a snapshot to a regular file, which it creates or replaces.  Only the owner may read the
+/* Creates or replaces a regular file, with the text of a snapshot.  Only the owner may read the
  * file, because a snapshot describes the program. */
 static gboolean
 replace_file (const gchar *path, const GString *text, GError **error)

@@ -54,7 +54,7 @@ tarn_trace_stop (GError **error)
 
   is_stopped = _tarn_record_stop (error);
   /* A child of fork () does not call follow (), which takes locks: threads of the parent may have
-   * held these at the time of fork (), and nobody releases them in the child. */
+   * held these locks at the time of fork (), and nobody releases them in the child. */
   if (!_tarn_forked () && !_tarn_records ())
     follow (FALSE);
   return is_stopped;

@@ -23,7 +23,7 @@ struct _Capture
   GThread *thread;
   guint mode;
   guint status; /* CU_STREAM_CAPTURE_STATUS_ACTIVE or _INVALIDATED */
-  guint64 id;   /* never reused */
+  guint64 id;   /* the capture's number, which no other capture gets */
   GArray *nodes;
 };
 
@@ -34,8 +34,8 @@ struct _Capture
 typedef struct
 {
   void (*function) (gpointer);
-  gpointer data; /* owned; each launch gets a copy */
-  gsize size;    /* bytes of data */
+  gpointer data; /* the argument of @function; owned; each launch gets a copy */
+  gsize size;    /* the number of bytes of @data */
 } Node;
 
 static HandleTable graph_handles = { .base = FAKE_HANDLES (4) }; /* graphs (GArray of Node) */
@@ -46,8 +46,8 @@ static HandleTable exec_handles
 static _Thread_local guint thread_mode = GLOBAL;
 
 /* The lock of the fake driver guards these variables. */
-/* the capture of each stream that is being captured: Stream -> Capture; the stream at which the
- * capture began owns the Capture */
+/* maps each stream that is being captured to its Capture; the stream at which the capture began
+ * owns the Capture */
 static GHashTable *captures;
 static guint64 latest_id; /* the id of the latest capture */
 
@@ -229,7 +229,7 @@ fake_is_legacy_captured (const Stream *stream)
   return FALSE;
 }
 
-/* The driver's functions */
+/* Functions of CUDA's driver API, which the program calls */
 
 Status
 cuStreamBeginCapture_v2 (CUstream handle, unsigned int mode)

@@ -13,13 +13,13 @@
 
 #include <string.h>
 
-/* Memory */
+/* Functions for commands that access memory */
 
 typedef struct
 {
   const gchar *function;
   CUdeviceptr address;
-  gsize size;         /* bytes */
+  gsize size;         /* the number of bytes that the command accesses */
   unsigned int value; /* the value that is written */
   void *to;           /* the destination of a read; NULL if the command writes */
   CUdevice device;    /* the device of the stream */
@@ -104,8 +104,8 @@ typedef struct
 {
   void (*function) (void *);
   void *data;
-  /* Two points in the order of commands, owned references.  When the stream reaches the first, the
-   * function may run.  When the function has returned, the thread sets the second to reached. */
+  /* Two points in the order of commands, owned references.  When the stream reaches @begin, the
+   * function may run.  When the function has returned, its thread sets @end to reached. */
   Mark *begin;
   Mark *end;
 } HostCall;

@@ -28,7 +28,7 @@ static guint64 last_id;
 static Primary primaries[TARN_TESTING_CUDA_MAX_DEVICES];
 
 static void free_stack (gpointer stack);
-static GPrivate stack_key = G_PRIVATE_INIT (free_stack); /* the stack: GArray of Entry */
+static GPrivate stack_key = G_PRIVATE_INIT (free_stack); /* the thread's stack: an array of Entry */
 
 static GArray *
 get_stack (void)
@@ -239,7 +239,7 @@ are_flags (guint flags)
   return flags <= 0xff && (way & (way - 1)) == 0;
 }
 
-/* The driver's functions */
+/* Functions of CUDA's driver API, which the program calls */
 
 Status
 cuCtxCreate_v2 (CUcontext *context, unsigned int flags, CUdevice device)
@@ -374,7 +374,7 @@ cuCtxSynchronize (void)
   return status;
 }
 
-/* Primary contexts */
+/* Functions of CUDA's driver API for primary contexts */
 
 Status
 cuDevicePrimaryCtxRetain (CUcontext *context, CUdevice device)

@@ -163,7 +163,7 @@ cuDeviceGetUuid_v2 (char *uuid, CUdevice device)
 #endif
 
 /* Returns the value that a device's attribute has if the test has not set it.  Returns 0 if the
- * table above does not have the attribute. */
+ * table h200 does not have the attribute. */
 static gint
 get_default (guint attribute, CUdevice device)
 {

@@ -19,7 +19,7 @@ typedef struct
 
 /* The lock of the fake driver guards these variables. */
 static HandleTable handles = { .base = FAKE_HANDLES (3) };
-static GPtrArray *events; /* of Event, owned */
+static GPtrArray *events; /* an array of Event, owned */
 
 static void
 free_event (gpointer data)
@@ -103,7 +103,7 @@ record (Event *event, Stream *stream)
     event->mark = fake_stream_record (stream);
 }
 
-/* The driver's functions */
+/* Functions of CUDA's driver API, which the program calls */
 
 /* Makes an event.  Valid flags: CU_EVENT_BLOCKING_SYNC, _DISABLE_TIMING, _INTERPROCESS. */
 Status

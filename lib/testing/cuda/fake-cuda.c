@@ -14,8 +14,8 @@ static Settings settings;
 static gboolean has_settings; /* TRUE if fake_settings_init () has set the defaults */
 static gboolean is_initialized;
 
-/* TRUE if this process was forked from one that had called cuInit (); written only in a child of
- * fork (), while the child has one thread */
+/* TRUE if this process was forked from a process that had called cuInit (); written only in a child
+ * of fork (), while the child has one thread */
 static gboolean is_forked;
 /* atomic: the number of driver calls in children of fork (); in memory that the process shares with
  * its children */
@@ -102,7 +102,7 @@ fake_get_settings (CUdevice device)
   return &get_settings ()->devices[device];
 }
 
-/* Calls */
+/* Functions that run at the beginning of each driver call */
 
 /* Returns TRUE for functions that work before cuInit (). */
 static gboolean
@@ -176,7 +176,7 @@ fake_enter (Function function)
   guint microseconds;
   Status status;
 
-  /* A child does not take the lock, so that it never waits for a thread of its parent. */
+  /* A child of fork () takes no lock here, so that it never waits for a thread of its parent. */
   if (is_forked)
     {
       __atomic_add_fetch (n_calls_after_fork, 1, __ATOMIC_RELAXED);
@@ -213,7 +213,7 @@ cuDriverGetVersion (int *version)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Control */
+/* Functions that a test calls through the struct TarnTestingCuda */
 
 static void
 reset (void)

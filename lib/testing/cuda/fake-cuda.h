@@ -82,7 +82,7 @@ typedef struct
   unsigned int handleTypes; /* 1: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; 0: no type */
   CUmemLocation location;
   void *win32SecurityAttributes;
-  size_t maxSize; /* bytes; 0: no bound */
+  size_t maxSize; /* the largest size of the pool, in bytes; 0: no limit */
   unsigned short usage;
   unsigned char reserved[54];
 } CUmemPoolProps;

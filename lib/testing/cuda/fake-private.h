@@ -20,8 +20,7 @@
  *     handles.c    handles of contexts, streams, events, modules, functions
  *
  * One lock guards everything.  A function of the driver calls fake_enter () first, without the
- * lock, and then holds the lock until it returns.  The word "locked" in a comment means
- * that the caller holds the lock. */
+ * lock, and then holds the lock until it returns. */
 
 #ifndef TARN_FAKE_PRIVATE_H
 #define TARN_FAKE_PRIVATE_H
@@ -35,10 +34,11 @@ typedef guint Status; /* a CUresult, which is an enum in <cuda.h> */
 
 typedef enum
 {
-  FAKE_CUDA_FUNCTIONS (FAKE_INDEX) N_FUNCTIONS /* as a setting: any function */
+  /* N_FUNCTIONS is the number of functions.  As a setting, it stands for any function. */
+  FAKE_CUDA_FUNCTIONS (FAKE_INDEX) N_FUNCTIONS
 } Function;
 
-/* Control */
+/* Functions for the lock, for calls of the driver, and for the test's settings */
 
 TarnMutex *fake_get_mutex (void);
 TarnMutex *fake_lock (void);
@@ -79,8 +79,8 @@ typedef struct
   guint64 budget;
   Status refusal;   /* the status with which making a context fails; 0 if it does not fail */
   gboolean is_part; /* TRUE if the device is a part of a GPU (MIG), with its own UUID */
-  /* the attributes that the test has set: an attribute's number -> its value, both as integers;
-   * owned, nullable */
+  /* maps the number of each attribute that the test has set to its value, both as integers; owned;
+   * NULL if the test has set no attribute */
   GHashTable *attributes;
 } DeviceSettings;
 
@@ -100,22 +100,24 @@ typedef struct
   Status always[N_FUNCTIONS];
   guint latency[N_FUNCTIONS]; /* the microseconds that each call of a function takes */
   guint calls[N_FUNCTIONS];
-  TarnTestingCudaHook hook; /* nullable */
+  TarnTestingCudaHook hook; /* a function that each driver call calls first; NULL if none */
   gpointer hook_data;
 } Settings;
 
-/* Sets the default settings, which reset () restores, too. */
+/* Sets the default settings, which TarnTestingCuda.reset () restores, too. */
 void fake_settings_init (Settings *settings);
 Function fake_find_function (const gchar *name); /* ends the test if the name is unknown */
 const gchar *fake_get_function_name (Function function);
 
-guint fake_count_devices (void);                           /* locked */
-DeviceSettings *fake_get_settings (CUdevice device);       /* locked */
-void fake_device_settings_init (DeviceSettings *settings); /* locked */
-gboolean fake_is_device (CUdevice device);                 /* locked */
+/* Functions for devices and their settings.  The caller of each of these functions holds the
+ * lock. */
+guint fake_count_devices (void);
+DeviceSettings *fake_get_settings (CUdevice device);
+void fake_device_settings_init (DeviceSettings *settings);
+gboolean fake_is_device (CUdevice device);
 gboolean fake_get_attribute (gint *value, guint attribute,
-                             CUdevice device);             /* locked; FALSE: no such attribute */
-gboolean fake_can_access (CUdevice device, CUdevice peer); /* locked; TRUE if both are the same */
+                             CUdevice device);             /* FALSE if there is no such attribute */
+gboolean fake_can_access (CUdevice device, CUdevice peer); /* also TRUE if both are one device */
 
 /* The first number in the nth range of numbers for handles.  In a 64-bit process, these ranges are
  * above all addresses that a process has on today's machines.  A 32-bit process has no such
@@ -138,7 +140,8 @@ typedef struct
 
 gpointer fake_handle_new (HandleTable *table, gpointer object);
 void fake_handle_free (HandleTable *table, gpointer handle);
-gpointer fake_handle_get (const HandleTable *table, gpointer handle); /* nullable */
+/* Returns the object of a handle, or NULL if no object has this handle now. */
+gpointer fake_handle_get (const HandleTable *table, gpointer handle);
 /* Returns TRUE if the table ever had a handle. */
 gboolean fake_handle_was (const HandleTable *table, gpointer handle);
 
@@ -183,11 +186,11 @@ void fake_forget_strangers (void);
  * others. */
 void fake_describe_memory (GString *text);
 
-/* Virtual memory, which CUDA has since version 10.2.  The caller of each of these functions holds
- * the lock. */
+/* Functions for virtual memory, which CUDA has since version 10.2.  The caller of each of these
+ * functions holds the lock. */
 #if FAKE_CUDA_VERSION >= 10020
 guint fake_count_virtual (TarnTestingCudaKind kind, guint64 *bytes);
-guint64 fake_count_backed (CUdevice device); /* bytes */
+guint64 fake_count_backed (CUdevice device); /* returns a number of bytes */
 gboolean fake_find_mapping (CUdeviceptr address, TarnTestingCudaMemory *memory);
 gboolean fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes);
 #else
@@ -251,7 +254,7 @@ typedef struct
    * thread can */
   guint thread;
   guint64 context_id;
-  GQueue commands; /* of Command (streams.c), owned */
+  GQueue commands; /* a queue of Command (streams.c), owned */
 } Stream;
 
 typedef struct _Capture Capture;
@@ -276,7 +279,7 @@ guint64 fake_get_allocation (const gchar *function, CUdeviceptr address);
 void fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation);
 
 Mark *fake_mark_ref (Mark *mark);
-void fake_mark_unref (Mark *mark); /* NULL is allowed */
+void fake_mark_unref (Mark *mark); /* @mark may be NULL */
 void fake_mark_wait (Mark *mark);  /* releases the lock while it waits */
 Mark *fake_mark_new (void);        /* the caller owns the reference */
 void fake_mark_reach (Mark *mark);
@@ -288,7 +291,9 @@ void fake_stream_wait (Stream *stream, Mark *mark);
 /* Puts a command on a stream.  When the stream reaches the command, it calls @function with @data,
  * and then frees @data. */
 void fake_stream_do (Stream *stream, void (*function) (gpointer), gpointer data);
-Mark *fake_context_record (guint64 context_id); /* a point after all present commands; owned */
+/* Returns a point that is reached when all present commands of a context's streams are done.  The
+ * caller owns the reference. */
+Mark *fake_context_record (guint64 context_id);
 void fake_free_streams_of (guint64 context_id);
 void fake_wait_for_context (guint64 context_id);
 guint fake_count_streams (void);
@@ -301,7 +306,7 @@ void fake_free_events_of (guint64 context_id);
 void fake_forget_captured_events (const Capture *capture);
 guint fake_count_events (void);
 
-Capture *fake_get_capture (const Stream *stream); /* nullable */
+Capture *fake_get_capture (const Stream *stream); /* NULL if the stream is not being captured */
 void fake_join_capture (Stream *stream, Capture *capture);
 void fake_leave_capture (Stream *stream);
 void fake_invalidate_capture (Capture *capture);
@@ -320,6 +325,6 @@ gboolean fake_is_legacy_captured (const Stream *stream);
 /* Functions for modules.  The caller of each of these functions holds the lock. */
 void fake_free_modules_of (guint64 context_id);
 guint fake_count_modules (void);
-const gchar *fake_find_kernel (CUfunction handle); /* nullable */
+const gchar *fake_find_kernel (CUfunction handle); /* NULL if no function has the handle */
 
 #endif

@@ -45,7 +45,7 @@ typedef struct
 /* The lock of the fake driver guards these variables. */
 /* a set of all Blocks, owned; ordered by address; no two Blocks overlap */
 static GTree *blocks;
-static GArray *vacant; /* of Place, last in, first out */
+static GArray *vacant; /* an array of Place, last in, first out */
 /* an array of TarnTestingCudaMemory: memory that a program freed while another context was
  * current */
 static GArray *strangers;
@@ -113,8 +113,8 @@ fake_find_memory (CUdeviceptr address, TarnTestingCudaMemory *memory)
 typedef struct
 {
   TarnTestingCudaKind kind;
-  CUdevice device;    /* -1 for any device */
-  guint64 context_id; /* 0 for any context */
+  CUdevice device;    /* the device whose blocks match; -1: any device */
+  guint64 context_id; /* the context whose blocks match; 0: any context */
   guint n;
   guint64 bytes;
   /* a list of Block: the blocks that match; empty if context_id is 0 */
@@ -401,7 +401,7 @@ fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **byte
   return TRUE;
 }
 
-/* Stream-ordered memory */
+/* Functions for stream-ordered memory */
 
 static guint64 last_allocation;
 

@@ -38,14 +38,14 @@ enum
 typedef struct
 {
   CUfunction handle;
-  gchar *name; /* owned */
+  gchar *name; /* the name of the function, owned */
 } Kernel;
 
 typedef struct
 {
   CUmodule handle;
   guint64 context_id;
-  GPtrArray *kernels; /* of Kernel, owned */
+  GPtrArray *kernels; /* an array of Kernel, owned */
 } Module;
 
 /* The caller's buffer for a log. */
@@ -66,7 +66,7 @@ typedef struct
 /* The lock of the fake driver guards these variables. */
 static HandleTable module_handles = { .base = FAKE_HANDLES (5) };
 static HandleTable kernel_handles = { .base = FAKE_HANDLES (6) };
-static GPtrArray *modules; /* of Module, owned */
+static GPtrArray *modules; /* an array of Module, owned */
 /* a set: the handles of modules that were destroyed with their context; when a new module gets
  * one of these handles, the handle is removed from the set */
 static GHashTable *went_along;
@@ -182,10 +182,11 @@ make_module (guint64 context_id, const GPtrArray *names)
   return module->handle;
 }
 
-/* Images: their contents and mistakes */
+/* Functions that read the image of a module, and report mistakes in the image */
 
 /* Searches a text from @start on for a regular expression.  Returns the first group of the first
- * match, or NULL if nothing matches.  @end: nullable; set to the end of the match. */
+ * match, or NULL if nothing matches.  If @end is not NULL, sets *end to the end of the
+ * match. */
 static gchar *
 match (const gchar *pattern, const gchar *start, const gchar **end)
 {
@@ -264,7 +265,7 @@ read_image (const gchar *image, GPtrArray *names, gchar **error)
   return read_ptx (image, names, error);
 }
 
-/* Options and logs */
+/* Functions that read the options of a call that loads a module, and write its logs */
 
 /* Returns TRUE if the caller gave both a buffer for a log and the buffer's size, or neither. */
 static gboolean
@@ -329,7 +330,7 @@ load (CUmodule *module, const gchar *image, guint n, const guint *options, void 
   return status;
 }
 
-/* The driver's functions */
+/* Functions of CUDA's driver API, which the program calls */
 
 Status
 cuModuleLoadData (CUmodule *module, const void *image)

@@ -15,7 +15,7 @@
 typedef struct
 {
   CUmemoryPool handle;
-  guint number; /* never reused */
+  guint number; /* no other pool gets this number */
   CUdevice device;
   gboolean is_default;
   guint64 max_bytes; /* the most bytes that the pool may have allocated; G_MAXUINT64 for no limit */
@@ -78,7 +78,8 @@ check_device (CUdevice device)
 }
 
 /* Finds the stream on which a call allocates or frees memory.  The call fails, and invalidates
- * captures, if this is the legacy stream and a blocking stream of its context is being captured. */
+ * captures, if the stream is a legacy default stream and a blocking stream of its context is being
+ * captured. */
 static Status
 find_stream (const gchar *function, CUstream handle, Stream **stream)
 {
@@ -114,7 +115,7 @@ allocate (const gchar *function, CUdeviceptr *address, gsize size, CUmemoryPool 
   return fake_allocate_ordered (pool->number, pool->device, size, stream, address);
 }
 
-/* The driver's functions */
+/* Functions of CUDA's driver API, which the program calls */
 
 Status
 cuMemAllocAsync (CUdeviceptr *address, size_t size, CUstream stream)

@@ -17,15 +17,15 @@ typedef enum
   WORK,   /* completes when the test calls finish_work () or finish_all_work () */
   RECORD, /* reaches a point (Mark) of its stream */
   WAIT,   /* waits until a point is reached */
-  DO      /* calls its function */
+  DO      /* calls the command's function */
 } Action;
 
 typedef struct
 {
   Action action;
-  Mark *mark;                  /* owned; nullable */
-  void (*function) (gpointer); /* called with the lock held */
-  gpointer data;               /* owned; freed by g_free () */
+  Mark *mark;                  /* the point of RECORD or WAIT; owned; otherwise NULL */
+  void (*function) (gpointer); /* the function of DO, called with the lock held; otherwise NULL */
+  gpointer data;               /* the argument of @function; owned, freed by g_free () */
 } Command;
 
 /* CU_STREAM_PER_THREAD as a number.  The lower numbers, 0 and 1, are NULL and CU_STREAM_LEGACY. */
@@ -133,8 +133,8 @@ remove_done_orphans (void)
     }
 }
 
-/* Runs the commands that can run now, on all streams.  Repeats until no command can run, because a
- * command may be the one for which another stream waits. */
+/* Runs the commands that can run now, on all streams.  Repeats until no command can run, because
+ * another stream may wait for a command that has just run. */
 static void
 advance (void)
 {
@@ -414,7 +414,7 @@ fake_wait_for_context (guint64 context_id)
   fake_mark_unref (mark);
 }
 
-/* The driver's functions */
+/* Functions of CUDA's driver API, which the program calls */
 
 #define NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
 

@@ -45,7 +45,7 @@ typedef struct
 
 typedef struct
 {
-  Range range; /* must be the first field */
+  Range range; /* must be the first field: compare_ranges () casts a Mapping to a Range */
   Backing *backing;
   guint devices; /* bit N is set if device N can access the mapping */
 } Mapping;
@@ -57,7 +57,7 @@ static GTree *reservations;
 static GTree *mappings;
 static HandleTable handles = { .base = FAKE_HANDLES (8) };
 static guint n_backings;
-static guint64 backed[TARN_TESTING_CUDA_MAX_DEVICES]; /* bytes of backings of each device */
+static guint64 backed[TARN_TESTING_CUDA_MAX_DEVICES]; /* the bytes of each device's backings */
 static int file;
 static guint64 file_size;
 
@@ -144,7 +144,8 @@ is_mapped (CUdeviceptr address, gsize size)
   return TRUE;
 }
 
-/* Functions for other files.  The caller of each of these functions holds the lock. */
+/* Functions that other files of the fake driver call.  The caller of each of these functions holds
+ * the lock. */
 
 static gboolean
 add_size (gpointer key, gpointer unused, gpointer bytes)
@@ -210,7 +211,7 @@ fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8
   return TRUE;
 }
 
-/* Addresses */
+/* Functions that reserve and release addresses */
 
 /* Reserves aligned addresses in the host's address space.  Returns MAP_FAILED if no such addresses
  * are left. */
@@ -270,7 +271,7 @@ cuMemAddressFree (CUdeviceptr address, size_t size)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Backings */
+/* Functions for backings (memory without an address) */
 
 static gboolean
 has_attribute (guint attribute, CUdevice device)
@@ -280,7 +281,8 @@ has_attribute (guint attribute, CUdevice device)
   return fake_get_attribute (&value, attribute, device) && value != 0;
 }
 
-/* The caller holds the lock. */
+/* Checks the properties for a new backing.  Returns an error status if they are invalid, or if the
+ * device does not support them.  The caller holds the lock. */
 static Status
 check_properties (const CUmemAllocationProp *properties)
 {
@@ -362,7 +364,8 @@ cuMemCreate (CUmemGenericAllocationHandle *handle, size_t size,
   return FAKE_CUDA_SUCCESS;
 }
 
-/* The caller holds the lock. */
+/* Finds a backing by its handle.  Returns NULL if no backing has this handle.  The caller holds the
+ * lock. */
 static Backing *
 find_backing (CUmemGenericAllocationHandle handle)
 {
@@ -382,7 +385,8 @@ get_backing (const gchar *function, CUmemGenericAllocationHandle handle)
   return backing;
 }
 
-/* The caller holds the lock. */
+/* Frees a backing if the program has no reference to it and the backing has no mapping.  The caller
+ * holds the lock. */
 static void
 free_unused (Backing *backing)
 {
@@ -445,7 +449,7 @@ cuMemExportToShareableHandle (void *shared, CUmemGenericAllocationHandle handle,
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Mappings */
+/* Functions that map backings at addresses, and unmap them */
 
 /* Maps a backing into the host's address space, at the same address.  If @backing is NULL, makes
  * the addresses inaccessible. */
@@ -502,7 +506,8 @@ cuMemMap (CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocatio
   return FAKE_CUDA_SUCCESS;
 }
 
-/* The caller holds the lock. */
+/* Removes a mapping.  If nothing else uses the backing, frees the backing, too.  The caller holds
+ * the lock. */
 static void
 unmap (Mapping *mapping)
 {
@@ -537,9 +542,10 @@ cuMemUnmap (CUdeviceptr address, size_t size)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Access */
+/* Functions for the devices' access to mappings */
 
-/* The caller holds the lock. */
+/* Returns an error status if @access is invalid, or if its device cannot access the mapping.  The
+ * caller holds the lock. */
 static Status
 check_access (const CUmemAccessDesc *access, const Mapping *mapping)
 {
@@ -553,7 +559,8 @@ check_access (const CUmemAccessDesc *access, const Mapping *mapping)
              : FAKE_CUDA_INVALID_DEVICE;
 }
 
-/* The caller holds the lock. */
+/* Allows or forbids the devices of @access, an array of @n elements, to access a mapping.  Stops
+ * with an error status at the first invalid element.  The caller holds the lock. */
 static Status
 set_access (Mapping *mapping, const CUmemAccessDesc *access, gsize n)
 {
