@@ -87,7 +87,8 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
     return;
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_pool_find_met (pool, handle);
-  if (met == NULL || met->ref.number < ref.number) /* the table has none, or outdated ones */
+  /* Adds the arenas if the table has no arenas of the queue, or outdated ones. */
+  if (met == NULL || met->ref.number < ref.number)
     add_met (pool, handle, &ref);
   met = _tarn_pool_find_met (pool, handle);
   if (met != NULL)

@@ -5,7 +5,7 @@
  * which makes each pool print its counters.  Ignores both variables in a set-user-ID program.  Also
  * prints the counters of pools. */
 
-#define _GNU_SOURCE 1 /* secure_getenv () */
+#define _GNU_SOURCE 1 /* for secure_getenv () */
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +19,9 @@
 
 static struct
 {
-  gchar *limit; /* nullable */
+  gchar *limit; /* the value of TARN_LIMIT; NULL if TARN_LIMIT is not set */
   gboolean prints_stats;
-} settings; /* constant after read_settings () */
+} settings; /* the settings do not change after read_settings () */
 
 static void
 read_settings (void)
@@ -64,7 +64,7 @@ _tarn_pool_read_environment (TarnAllocator *upstream, TarnPoolOptions *options, 
   return settings.limit == NULL || read_limit (upstream, user_limit, error);
 }
 
-/* The counters of pools */
+/* Functions that print the counters of pools */
 
 void
 _tarn_pool_print_stats (TarnPool *pool)
@@ -111,7 +111,7 @@ print_at_exit (void)
 void
 _tarn_pool_print_stats_at_exit (void)
 {
-  static gint is_registered; /* atomic */
+  static gint is_registered; /* atomic: TRUE if print_at_exit () is registered */
 
   if (g_atomic_int_compare_and_exchange (&is_registered, FALSE, TRUE))
     atexit (print_at_exit);

@@ -17,7 +17,8 @@
 TarnEvent *
 _tarn_event_new (gpointer handle, gboolean is_late)
 {
-  TarnEvent *event = g_new (TarnEvent, 1); /* not g_new0 (): calloc () bypasses malloc's cache */
+  /* Does not call g_new0 (), because calloc () bypasses malloc's cache. */
+  TarnEvent *event = g_new (TarnEvent, 1);
 
   *event = (TarnEvent){ .handle = handle, .n_refs = 1, .is_late = is_late };
   return event;
@@ -89,7 +90,8 @@ _tarn_pool_unlock_and_sweep (TarnPool *pool)
   release_queues (direct, queues);
 }
 
-/* Functions for uses of blocks.  Their callers hold the pool's lock. */
+/* Functions for uses of blocks: a use has a queue that may use the block, and possibly an event
+ * after which the queue does not use the block any more.  The callers hold the pool's lock. */
 
 /* Returns TRUE if an event was recorded for a use of a block. */
 gboolean

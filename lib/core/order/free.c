@@ -259,7 +259,9 @@ free_at_once (TarnPool *pool, TarnBlock *block)
   if (cache == NULL || !__atomic_load_n (&block->is_own, __ATOMIC_RELAXED) || _tarn_follows ()
       || (is_small && cache->n_to_pass == 0))
     return FALSE;
-  cache->n_to_pass -= (guint) is_small; /* before the free, because the pool may be gone after it */
+  /* Decrements the count before the free, because the pool and its caches may be gone after the
+   * free. */
+  cache->n_to_pass -= (guint) is_small;
   return pool->policy.has_addresses ? _tarn_pool_put_to_arena_at_once (pool, cache, block)
                                     : _tarn_pool_put_part (pool, cache, block);
 }

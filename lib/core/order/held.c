@@ -38,7 +38,7 @@ take_first (TarnPool *pool, TarnBin *bin, gsize size, const TarnQueue *queue, Su
   return NULL;
 }
 
-/* The functions below take blocks that a request can use at once.  Their callers hold the pool's
+/* Functions that take blocks which a request can use at once.  Their callers hold the pool's
  * lock. */
 
 /* Takes an idle block, which no queue uses, for a request.  Before that, moves idle blocks of the
@@ -205,7 +205,7 @@ _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request)
  *     - adds the events to ask the driver about
  *     - sets finds_unready if a queue requests a size of which there are idle blocks.  These have
  *       fresh memory, and the queue must wait until the backend has made this memory ready
- *     - asks for events on other queues, if it has done neither of these
+ *     - if there are no such events and no such blocks, asks for events on other queues
  *
  * The caller holds the pool's lock. */
 TarnBlock *

@@ -172,7 +172,8 @@ warn_if_deferred (TarnPool *pool)
 {
   gboolean upstream_is_direct = pool->upstream->direct == pool->upstream;
 
-  /* Not a warning but a message, because such a pool is legal, and g_test makes warnings fatal. */
+  /* Logs a message and not a warning, because such a pool is legal, and g_test makes warnings
+   * fatal. */
   if (upstream_is_direct && tarn_allocator_is_deferred (pool->upstream))
     g_message ("%s is over %s, which is deferred: memory may run out in a later command, where "
                "the pool cannot give back what it holds",

@@ -145,32 +145,32 @@ typedef struct
                                          records an event */
 } TarnRequest;
 
-/* held.c.  Callers hold the pool's lock for these two functions. */
+/* Functions of held.c whose callers hold the pool's lock */
 TarnBlock *_tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request);
 void _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request);
-/* Callers of these functions must not hold the pool's lock. */
+/* Functions of held.c whose callers do not hold the pool's lock */
 TarnBlock *_tarn_pool_take_held (TarnPool *pool, TarnRequest *request, GError **error);
 TarnBlock *_tarn_pool_move_or_put_back (TarnPool *pool, TarnBlock *block,
                                         const TarnRequest *request, gboolean may_be_late,
                                         GError **error);
 void _tarn_pool_count_failure (TarnPool *pool);
 
-/* others.c.  Callers hold the pool's lock for these functions. */
+/* Functions of others.c whose callers hold the pool's lock */
 gboolean _tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue);
 void _tarn_pool_hand_on (TarnPool *pool, guint32 number);
 void _tarn_pool_want_others (TarnPool *pool, TarnRequest *request);
 void _tarn_pool_want_next (TarnPool *pool, TarnRequest *request);
 void _tarn_pool_end_wants (TarnPool *pool, TarnRequest *request);
-/* Callers do not hold the pool's lock for these functions. */
+/* Functions of others.c whose callers do not hold the pool's lock */
 void _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed,
                               gboolean is_named);
 void _tarn_pool_record_others (TarnPool *pool, TarnRequest *request);
 
-/* use.c.  Callers do not hold the pool's lock. */
+/* Functions of use.c.  Their callers do not hold the pool's lock. */
 gboolean _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error);
 gboolean _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
 
-/* event.c.  Callers hold the pool's lock for these functions. */
+/* Functions of event.c whose callers hold the pool's lock */
 TarnEvent *_tarn_event_new (gpointer handle, gboolean is_late);
 TarnEvent *_tarn_event_ref (TarnEvent *event);
 void _tarn_event_unref (TarnPool *pool, TarnEvent *event);
@@ -180,12 +180,12 @@ void _tarn_block_record_free (TarnPool *pool, TarnBlock *block); /* releases the
 void _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
                               TarnEvent *event);
 void _tarn_pool_unlock_and_sweep (TarnPool *pool); /* releases the lock */
-/* Callers do not hold the pool's lock for these functions. */
+/* Functions of event.c whose callers do not hold the pool's lock */
 gboolean _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean is_named,
                                  GError **error);
 void _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error);
 
-/* wait.c.  Callers hold the pool's lock for these functions. */
+/* Functions of wait.c whose callers hold the pool's lock */
 gboolean _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue);
 gboolean _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue);
 gboolean _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue);
@@ -193,16 +193,16 @@ void _tarn_request_add_events (TarnRequest *request, const TarnBlock *block);
 void _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block);
 void _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh);
 void _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue);
-/* Callers do not hold the pool's lock for these functions. */
+/* Functions of wait.c whose callers do not hold the pool's lock */
 gboolean _tarn_block_move (TarnPool *pool, TarnBlock *block, TarnQueue *queue, gboolean may_be_late,
                            GError **error);
 gboolean _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
                             gboolean may_be_late, GError **error);
 
-/* release.c.  Callers hold the pool's lock for these two functions. */
+/* Functions of release.c whose callers hold the pool's lock */
 gboolean _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block);
 gboolean _tarn_pool_heap_knows (const TarnPool *pool, const TarnQueue *queue);
-/* Callers do not hold the pool's lock for these functions. */
+/* Functions of release.c whose callers do not hold the pool's lock */
 void _tarn_pool_record_returning (TarnAllocator *pool, TarnBlock *blocks, gboolean is_wanted);
 gboolean _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error);
 gboolean _tarn_block_is_done (const TarnBlock *block);
@@ -212,7 +212,7 @@ void _tarn_pool_give_back_excess (TarnPool *pool);
 void _tarn_pool_look_after (TarnPool *pool, gpointer handle);
 void _tarn_pool_spare_heap (TarnPool *pool, guint32 number, TarnQueue *queue);
 
-/* queue.c.  Callers hold the pool's lock for these functions. */
+/* Functions of queue.c whose callers hold the pool's lock */
 TarnQueue *_tarn_pool_find_queue (TarnPool *pool, gpointer handle);
 TarnQueue *_tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order);
 void _tarn_queue_unref (TarnPool *pool, TarnQueue *queue);
@@ -221,7 +221,7 @@ void _tarn_queue_begin_recording (TarnPool *pool, TarnQueue *queue);
 void _tarn_queue_end_recording (TarnPool *pool, TarnQueue *queue);
 void _tarn_pool_drop_released_queues (TarnPool *pool);
 void _tarn_pool_drop_unused_queues (TarnPool *pool);
-/* Callers do not hold the pool's lock for these functions. */
+/* Functions of queue.c whose callers do not hold the pool's lock */
 TarnQueue *_tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error);
 gpointer _tarn_pool_get_fresh_queue (const TarnPool *pool);
 gboolean _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error);
@@ -237,14 +237,15 @@ typedef struct
   TarnPool *other;
 } TarnServer;
 
-/* Returns the pool that serves the request, as far as redirections have told. */
+/* Returns the pool that serves a request: the pool that a redirection has stored in the record, or
+ * else the pool that got the request. */
 static inline TarnPool *
 _tarn_server_get (const TarnServer *server)
 {
   return server->other != NULL ? server->other : server->asked;
 }
 
-/* redirect.c.  Callers do not hold the pool's lock. */
+/* Functions of redirect.c.  Their callers do not hold the pool's lock. */
 TarnServer *_tarn_server_follow (TarnServer *server);
 gboolean _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize alignment,
                                          gpointer handle, TarnBlock **block, GError **error);
@@ -262,21 +263,22 @@ _tarn_pool_is_redirected (const TarnPool *pool)
 void _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block);
 gboolean _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
-/* environment.c: reads settings from the environment, and prints the counters of pools.  Sets
- * *user_limit to the limit that TARN_LIMIT sets for a pool over @upstream, or to 0. */
+/* Functions of environment.c, which read settings from the environment, and print the counters of
+ * pools.  _tarn_pool_read_environment () sets *user_limit to the limit that TARN_LIMIT sets for a
+ * pool over @upstream, or to 0. */
 gboolean _tarn_pool_read_environment (TarnAllocator *upstream, TarnPoolOptions *options,
                                       gsize *user_limit, GError **error);
 void _tarn_pool_print_stats (TarnPool *pool);
 void _tarn_pool_print_stats_at_exit (void);
-/* hold.c */
+/* A function of hold.c */
 void _tarn_pool_init_hold (TarnPool *pool, const TarnPoolOptions *options);
 
-/* free.c */
+/* Functions of free.c */
 gboolean _tarn_pool_ignore_free (TarnPool *pool);
 void _tarn_pool_ref_block (TarnBlock *block);
 gboolean _tarn_pool_drop_reference (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_free_block (TarnBlock *block);
-void _tarn_pool_free_watched (TarnBlock *block); /* watch.c */
+void _tarn_pool_free_watched (TarnBlock *block); /* a function of watch.c */
 void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
 
 /* Returns TRUE if the backend keeps a queue alive as long as the pool has a reference to it.  Then

@@ -16,7 +16,7 @@
  * (free lists). */
 #define MANY_SHARES 64
 
-/* Callers of the functions below hold the pool's lock. */
+/* Functions whose callers hold the pool's lock */
 
 /* Returns TRUE if the pool exceeds its bound on cached bytes, and could not record an event on
  * @queue when some of the cached blocks were freed.  The next call that names the queue then tries
@@ -300,7 +300,7 @@ take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
   _tarn_bins_move (pool, pool->store.recorded_bins);
 }
 
-/* Callers of the functions below do not hold the pool's lock. */
+/* Functions whose callers do not hold the pool's lock */
 
 /* Returns TRUE if an earlier attempt to record an event on @queue failed, and the queue is still
  * being captured (into a CUDA graph, for example).  Another attempt would fail, too.  It would only

@@ -18,7 +18,7 @@
  * adds a new queue. */
 #define MAX_UNUSED 64
 
-/* Callers of the functions below hold the pool's lock. */
+/* Functions whose callers hold the pool's lock */
 
 /* Takes a reference to a queue that is in the pool's table. */
 static TarnQueue *
@@ -142,13 +142,15 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
       pool->queues.n_unused++;
       return;
     }
-  _tarn_bins_free (g_steal_pointer (&queue->bins)); /* not in the sweep, which holds no lock */
+  /* Frees the bins while this thread holds the lock: _tarn_pool_unlock_and_sweep () frees the
+   * queue's struct after it has released the lock. */
+  _tarn_bins_free (g_steal_pointer (&queue->bins));
   make_unknown (pool, queue);
   leave_to_sweep (pool, queue);
 }
 
-/* Drops the references in the array queues.released: references to queues whose arenas were removed
- * from the pool's table of arenas. */
+/* Drops the references in the array TarnQueues.released.  These are references to queues whose
+ * arenas were removed from the pool's table of arenas. */
 void
 _tarn_pool_drop_released_queues (TarnPool *pool)
 {
@@ -216,7 +218,7 @@ _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
   return queue;
 }
 
-/* Callers of the functions below do not hold the pool's lock. */
+/* Functions whose callers do not hold the pool's lock */
 
 /* Returns the queue with the given handle, with a reference.  Adds the queue to the pool's table if
  * the table does not have it yet.  Returns NULL with an error if the backend refuses the queue. */
@@ -257,7 +259,7 @@ _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
   return handle == NULL || *fresh != NULL;
 }
 
-/* Drops the caller's reference to a queue.  @queue: nullable. */
+/* Drops the caller's reference to a queue.  @queue may be NULL. */
 void
 _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue)
 {

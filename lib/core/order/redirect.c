@@ -80,7 +80,8 @@ begin_call (TarnPool *pool)
   return redirect;
 }
 
-/* Drops a reference to a redirect function.  If it was the last one, destroys user_data. */
+/* Drops a reference to a redirect function.  If this was the last reference, destroys the
+ * function's user_data. */
 static void
 drop (TarnPool *pool, TarnRedirect *redirect)
 {
@@ -113,7 +114,7 @@ ask (TarnPool *pool, gpointer handle, GError **error)
 
   if (redirect == NULL)
     return NULL;
-  before = _tarn_server_follow (NULL); /* the function may make requests of its own */
+  before = _tarn_server_follow (NULL); /* the redirect function may make requests of its own */
   other = redirect->func (pool, handle, redirect->user_data, &local);
   _tarn_server_follow (before);
   drop (pool, redirect);

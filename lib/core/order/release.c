@@ -108,7 +108,8 @@ find_owner (const TarnPool *pool, const TarnBlock *block)
   return _tarn_pool_heap_knows (pool, queue) ? queue->owner : 0;
 }
 
-/* Takes the lock, and calls find_owner (). */
+/* Returns the heap's number for the queue that uses a block, or 0, like find_owner ().  Takes the
+ * pool's lock for this. */
 static guint64
 get_owner (TarnPool *pool, const TarnBlock *block)
 {

@@ -57,7 +57,8 @@ add_pools (GPtrArray *pools, TarnPool *pool, const TarnServer *server)
     add_group (pools, server->other);
 }
 
-/* Returns TRUE if @pools has the pool that was to serve the last attempt. */
+/* Returns TRUE if @pools has the pool that was to serve a request's last attempt, or if no redirect
+ * function has chosen another pool for this attempt. */
 static gboolean
 is_listed (GPtrArray *pools, const TarnServer *server)
 {
@@ -112,7 +113,9 @@ allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, T
 {
   g_autoptr (GPtrArray) pools = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_pool_unref);
   guint n_listings = 0;
-  gboolean waits_for_all; /* for all pools that matter, or for as many as it may */
+  /* TRUE if the request waits for the pool that was to serve its last attempt, too, or must not
+   * begin to wait for more pools (MAX_LISTINGS). */
+  gboolean waits_for_all;
   TarnBlock *block;
   TarnRoomWait wait;
 

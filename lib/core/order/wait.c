@@ -10,7 +10,7 @@
 
 #include "order/order-private.h"
 
-/* Callers of the functions below hold the pool's lock. */
+/* Functions whose callers hold the pool's lock */
 
 /* Returns TRUE if @queue (NULL: the host) can use a block without waiting for @use, the use of the
  * block by some queue.  This is so if the use's event is known to have completed.  It is also so if
@@ -79,7 +79,7 @@ _tarn_request_add_events (TarnRequest *request, const TarnBlock *block)
     request->events[request->n_events++] = NULL;
 }
 
-/* Drops all uses of a block. */
+/* Drops all uses of a block, with their references to queues and events. */
 void
 _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block)
 {
@@ -119,21 +119,22 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
     return;
   _tarn_block_clear_uses (pool, block);
   g_assert (queue == NULL || queue->n_refs > 0);
-  /* Assume that the heap has not assigned the memory to this queue.  The pool does not ask. */
+  /* Assumes that the heap has not assigned the memory to this queue, because the pool does not ask
+   * the heap. */
   block->is_away = pool->heap != NULL && queue != NULL;
   if (queue != NULL)
     _tarn_block_add_use (block, queue);
 }
 
-/* Callers of the functions below do not hold the pool's lock. */
+/* Functions whose callers do not hold the pool's lock */
 
 /* The thing for which a queue, or the host, has to wait before it can use a block that another
- * queue has used: nothing, an event that is timely, or one that is late. */
+ * queue has used: nothing, an event that is timely, or an event that is late. */
 typedef enum
 {
   NOTHING,
   A_TIMELY_EVENT,
-  A_LATE_EVENT /* or no event is recorded yet */
+  A_LATE_EVENT /* a late event, or an event that is not recorded yet */
 } Obstacle;
 
 static Obstacle

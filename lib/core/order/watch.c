@@ -58,7 +58,7 @@ _tarn_pool_free_watched (TarnBlock *block)
     unfind (pool, block);
   if (!pool->policy.asks_retained || block->state != TARN_BLOCK_ACTIVE)
     {
-      _tarn_pool_free_block (block); /* reports a double free */
+      _tarn_pool_free_block (block); /* frees the block, or reports a double free */
       return;
     }
   _tarn_pool_look_aside (pool, _tarn_pool_free_block);

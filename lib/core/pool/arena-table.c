@@ -11,11 +11,11 @@
  *
  * A table that is too small costs time: a request for a queue outside it takes the pool's lock.  A
  * table that is too large keeps queues alive that the program has released.  So the table may have
- * FIRST_MOST queues at first.  When the table is full, it removes the queues that came last, and
- * keeps the older ones as a sample of the queues that the program uses.  If threads use more than
- * half of this sample in two periods in succession, the maximum number of queues (TarnMet.most)
- * doubles.  If threads use fewer queues than an eighth of the maximum, it halves.  For the length
- * of a period see SHORTAGES_PER_QUEUE.
+ * FIRST_MOST queues at first.  When the table is full, the pool removes the queues that came last,
+ * and keeps the older ones as a sample of the queues that the program uses.  If threads use more
+ * than half of this sample in two periods in succession, the maximum number of queues
+ * (TarnMet.most) doubles.  If threads use fewer queues than an eighth of the maximum, the maximum
+ * halves.  For the length of a period see SHORTAGES_PER_QUEUE.
  *
  * Invariants: the table has a free slot.  A queue stands in its home slot (given by the hash of its
  * handle), or in a later slot.  If it stands in a later slot, all slots from the home slot to that
@@ -23,7 +23,7 @@
 
 #include "pool/cache-private.h"
 
-/* The number of slots in a new table of queues. */
+/* The number of slots in a new table of arenas. */
 #define FIRST_PLACES 16
 
 /* The lowest and the highest value of TarnMet.most, the most queues that the table may have.  A
@@ -32,8 +32,8 @@
 #define FIRST_MOST 72
 #define LAST_MOST (FIRST_MOST << 2)
 
-/* If no thread uses a queue while the table becomes full MAX_UNUSED times, the table removes the
- * queue. */
+/* If no thread uses a queue while the table of arenas becomes full MAX_UNUSED times, the pool
+ * removes the queue from the table. */
 #define MAX_UNUSED 32
 
 /* A period ends after SHORTAGES_PER_QUEUE * TarnMet.most shortages.  In a shortage, the heap lacks
@@ -42,9 +42,9 @@
 #define SHORTAGES_PER_QUEUE 4
 
 /* Turns a block that belongs to an arena (is_own) into an ordinary block of the pool: adds the
- * block's queue to the block's uses, and the block's memory to the heap's own table.  The caller
- * holds the pool's lock.  If other threads can access the block, the caller has also stopped the
- * pool's read sections. */
+ * block's queue to the block's uses, and the block's extent (a range of the heap's memory) to the
+ * heap's table of extents.  The caller holds the pool's lock.  If other threads can access the
+ * block, the caller has also stopped the pool's read sections. */
 void
 _tarn_pool_settle (TarnPool *pool, TarnBlock *block)
 {
@@ -64,7 +64,8 @@ _tarn_pool_settle (TarnPool *pool, TarnBlock *block)
   _tarn_block_update_share (block);
 }
 
-/* Inserts a queue into the table.  The caller makes sure that the table has a free slot. */
+/* Inserts a queue into the pool's table of arenas.  The caller makes sure that the table has a free
+ * slot. */
 static void
 insert (TarnPool *pool, const TarnMetQueue *met)
 {
@@ -76,8 +77,8 @@ insert (TarnPool *pool, const TarnMetQueue *met)
   pool->met.n++;
 }
 
-/* Replaces the table of queues by a table with @n_places slots.  Copies all queues to the new
- * table, except those whose is_going is TRUE. */
+/* Replaces the pool's table of arenas by a table with @n_places slots.  Copies all queues to the
+ * new table, except those whose is_going is TRUE. */
 static void
 make_table (TarnPool *pool, guint n_places)
 {
@@ -102,8 +103,8 @@ is_going (const TarnPool *pool, gpointer handle)
   return met != NULL && met->is_going;
 }
 
-/* Removes from the table the queues that the caller has marked (is_going).  The pool keeps the
- * table's references to these queues for now.  Later it drops them in
+/* Removes from the pool's table of arenas the queues that the caller has marked (is_going).  The
+ * pool keeps the table's references to these queues for now.  Later it drops them in
  * _tarn_pool_unlock_and_sweep ().  The caller has stopped the pool's read sections. */
 static void
 drop_going (TarnPool *pool)
@@ -112,15 +113,17 @@ drop_going (TarnPool *pool)
     for (guint i = 0; i < TARN_CACHE_KEPT; i++)
       if (cache->kept[i] != NULL && is_going (pool, cache->kept[i]->share))
         _tarn_cache_return_kept (cache, cache->kept[i]->share);
+  /* Skips blocks in state ENDING: the thread that frees such a block returns it to its arena
+   * without the table. */
   TARN_FOR_EACH_BLOCK (block, &pool->blocks.chunks)
-    if (block->is_own && is_going (pool, block->share)
-        && block->state != TARN_BLOCK_ENDING) /* the thread freeing it needs no table */
+    if (block->is_own && is_going (pool, block->share) && block->state != TARN_BLOCK_ENDING)
       _tarn_pool_settle (pool, block);
   make_table (pool, pool->met.mask + 1);
 }
 
-/* Marks queues that the table shall remove (new ones if @only_new, otherwise any), until *n_left,
- * the number of queues without a mark, is @n_kept. */
+/* Marks (is_going) queues that the pool shall remove from its table of arenas: only new queues if
+ * @only_new is TRUE, otherwise any queues.  Stops when *n_left, the number of queues without a
+ * mark, is @n_kept. */
 static void
 mark (TarnPool *pool, guint *n_left, guint n_kept, gboolean only_new)
 {
@@ -135,10 +138,10 @@ mark (TarnPool *pool, guint *n_left, guint n_kept, gboolean only_new)
     }
 }
 
-/* Removes queues from the full table: first those that no thread has used while the table became
- * full MAX_UNUSED times, then new queues while more than TarnMet.most / 2 queues are left.  A queue
- * is new if it was inserted since the table was last full.  The caller has stopped the pool's read
- * sections. */
+/* Removes queues from the pool's table of arenas, which is full: first those that no thread has
+ * used while the table became full MAX_UNUSED times, then new queues while more than TarnMet.most /
+ * 2 queues are left.  A queue is new if it was inserted since the table was last full.  The caller
+ * has stopped the pool's read sections. */
 static void
 make_room (TarnPool *pool)
 {
@@ -154,15 +157,17 @@ make_room (TarnPool *pool)
       n_left -= met->is_going ? 1 : 0;
     }
   mark (pool, &n_left, pool->met.most / 2, TRUE);
-  mark (pool, &n_left, pool->met.most - 1, FALSE); /* if most has become less */
+  /* Too many queues may be left that are not new, because end_period () may have lowered
+   * TarnMet.most. */
+  mark (pool, &n_left, pool->met.most - 1, FALSE);
   for (guint i = 0; i <= pool->met.mask; i++)
     pool->met.places[i].is_new = FALSE;
   pool->met.was_full = TRUE;
   drop_going (pool);
 }
 
-/* Makes sure that the table has room for another queue.  The caller has stopped the pool's read
- * sections. */
+/* Makes sure that the pool's table of arenas has room for another queue.  The caller has stopped
+ * the pool's read sections. */
 static void
 ensure_room (TarnPool *pool)
 {
@@ -177,9 +182,10 @@ ensure_room (TarnPool *pool)
     make_table (pool, 2 * (pool->met.mask + 1));
 }
 
-/* Ends a period (SHORTAGES_PER_QUEUE).  Doubles, halves or keeps TarnMet.most.  Returns the number
- * of queues in the table that threads used in this period and in the one before.  Use in one period
- * is not enough, because a queue that serves a single task is usually used in one period only. */
+/* Ends a period (SHORTAGES_PER_QUEUE).  Doubles, halves or keeps TarnMet.most, the most queues that
+ * the table may have.  Returns the number of queues in the table that threads used in this period
+ * and also in the period before.  Does not count a queue that threads used in only one of these
+ * periods, because a queue that serves a single task is usually used in one period only. */
 static guint
 end_period (TarnPool *pool)
 {
@@ -207,7 +213,7 @@ end_period (TarnPool *pool)
 }
 
 /* Counts a shortage (TarnMet.n_shortages).  If this shortage ends a period, returns TRUE, and sets
- * *n_used to the number of queues that threads used in this period and in the one before. */
+ * *n_used to the number of queues that threads used in this period and in the period before. */
 static gboolean
 count_shortage (TarnPool *pool, guint *n_used)
 {
@@ -218,9 +224,10 @@ count_shortage (TarnPool *pool, guint *n_used)
   return TRUE;
 }
 
-/* Adds a queue and its arenas to the table.  @handle is the queue's handle.  For the arenas that
- * serve requests without a queue, @handle and @queue are NULL.  The table takes over the caller's
- * reference to @queue.  If the table has outdated arenas for the queue, replaces them. */
+/* Adds a queue and its arenas to the pool's table of arenas.  @handle is the queue's handle.  For
+ * the arenas that serve requests without a queue, @handle and @queue are NULL.  The table takes
+ * over the caller's reference to @queue.  If the table has outdated arenas for the queue, replaces
+ * them. */
 void
 _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const TarnArenaRef *ref)
 {
@@ -240,16 +247,16 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
     }
   ensure_room (pool);
   insert (pool, &met);
-  /* The table is too small here, but the heap does not lack memory.  So the heap need not know the
-   * number of queues, @n_used. */
+  /* The table was too small for the queue; the heap did not lack memory.  So if this shortage ends
+   * a period, the heap need not know the number of used queues, @n_used. */
   if (pool->met.was_full)
     count_shortage (pool, &n_used);
   _tarn_pool_open (pool, was_open);
 }
 
-/* Counts a turn of a queue, unless it is the first turn that the queue ever has.  Call this when
- * the heap has no free memory for a request of the queue.  That is a turn if the latest request
- * before it for which the heap had none was of another queue.  If the turn ends a period
+/* Counts a turn of a queue as a shortage.  Call this for each request of the queue for which the
+ * heap has no free memory.  The request is a turn if the latest such request before it was of
+ * another queue.  Does not count the first turn that a queue ever has.  If the turn ends a period
  * (SHORTAGES_PER_QUEUE), tells the heap how many queues take turns. */
 void
 _tarn_pool_note_turn (TarnPool *pool, TarnQueue *queue)
@@ -267,8 +274,9 @@ _tarn_pool_note_turn (TarnPool *pool, TarnQueue *queue)
     _tarn_heap_note_turns (pool->heap, n_used);
 }
 
-/* Removes a queue from the table.  @handle is the queue's handle, or NULL for the arenas that serve
- * requests without a queue.  Does nothing if the table does not have the queue. */
+/* Removes a queue and its arenas from the pool's table of arenas.  @handle is the queue's handle,
+ * or NULL for the arenas that serve requests without a queue.  Does nothing if the table does not
+ * have the queue. */
 void
 _tarn_pool_drop_met (TarnPool *pool, gpointer handle)
 {

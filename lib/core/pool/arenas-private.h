@@ -26,7 +26,7 @@
 typedef struct
 {
   gsize size;
-  gsize alloc_size; /* the allocation size of the request's bin */
+  gsize alloc_size; /* the size in bytes of each block in the request's bin */
   guint32 bin;
   gpointer handle; /* the queue's handle; NULL: the request names no queue */
 } TarnWanted;

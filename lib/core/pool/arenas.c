@@ -42,19 +42,22 @@
 #define TAKEN_IN_TURN 256
 #define LOOK_TIME G_TIME_SPAN_SECOND
 
-/* A thread serves some requests with blocks that it keeps for temporaries (TarnCache.kept).  After
- * each KEPT_IN_TURN of these requests, it checks whether other queues may need idle memory of the
- * queue that the latest of these requests named. */
+/* A thread serves some requests with blocks that it keeps for temporaries (TarnCache.kept).  A
+ * temporary is a block that a thread frees before it allocates the next one.  After each
+ * KEPT_IN_TURN requests that kept blocks have served, the thread checks whether other queues may
+ * need idle memory of the latest request's queue. */
 #define KEPT_IN_TURN 256
 
 /* The number of times that a thread tries to enter a read section, before it takes the locks of the
- * pool and the heap instead.  After each time it waits until read sections are allowed again. */
+ * pool and the heap instead.  Between two tries, the thread waits until read sections are
+ * allowed. */
 #define MAX_TRIES 16
 
-/* Functions to enter read sections.  Call them outside read sections. */
+/* Functions that enter read sections.  The caller is not in a read section. */
 
 /* Waits until read sections of the pool and of the heap are allowed.  Other threads may have
- * stopped them for a short time.  Returns FALSE if they stay stopped. */
+ * stopped these read sections for a short time.  Returns FALSE if the read sections stay
+ * stopped. */
 static gboolean
 await_doors (TarnPool *pool)
 {
@@ -110,9 +113,9 @@ read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 
          == 0;
 }
 
-/* Serves a request with a block that the thread keeps for temporaries: removes it from
- * TarnCache.kept, makes it active, and counts a hit.  @place is the block's element in
- * TarnCache.kept. */
+/* Serves a request with a block that the thread keeps for temporaries (blocks that it frees before
+ * it allocates the next one).  Removes the block from TarnCache.kept, makes the block active, and
+ * counts a hit.  @place is the block's element in TarnCache.kept. */
 static inline TarnBlock *
 take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 {
@@ -129,10 +132,10 @@ typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemo
                                    gboolean *is_due);
 
 /* Takes a block for a request.  First looks at the block that the thread keeps for temporaries of
- * the request's queue (TarnCache.kept).  If that block cannot serve the request, makes a new one
- * from the queue's arenas.  Returns NULL if it can make none.  If upstream must first make an
- * object (a part) for the new block's memory, also returns NULL, and stores the memory range in
- * *taken. */
+ * the request's queue (TarnCache.kept).  A temporary is a block that a thread frees before it
+ * allocates the next one.  If the kept block cannot serve the request, makes a new block from the
+ * queue's arenas.  Returns NULL if it can make no block.  If upstream must first make an object (a
+ * part) for the new block's memory, also returns NULL, and stores the memory range in *taken. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent take_extent,
       TarnTaken *taken, gboolean *is_due)
@@ -339,10 +342,10 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
   return others;
 }
 
-/* Some threads free each block of a queue before they allocate the queue's next one.  Such a thread
- * keeps one block for these requests.  Returns the block that the thread of @cache keeps for a
- * queue, or NULL if it keeps none.  The caller holds the pool's lock.  If
- * @cache is not the calling thread's, the caller has also stopped the pool's read sections. */
+/* Returns the block that the thread of @cache keeps for requests of a queue, or NULL if it keeps
+ * none.  A thread keeps such a block if it often frees a block of the queue before it allocates the
+ * queue's next one.  The caller holds the pool's lock.  If @cache is not the calling thread's, the
+ * caller has also stopped the pool's read sections. */
 TarnBlock *
 _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
 {
@@ -351,8 +354,9 @@ _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
   return block != NULL && block->share == handle ? block : NULL;
 }
 
-/* Removes the block of a queue from TarnCache.kept, the blocks that a thread keeps for temporaries.
- * Returns the block to its arena.  If the arena cannot take it, puts it into the pool's bin. */
+/* Removes from TarnCache.kept the block that a thread keeps for temporaries of a queue (blocks that
+ * it frees before it allocates the next one).  Returns the kept block to its arena.  If the arena
+ * cannot take the block, puts it into the pool's bin. */
 void
 _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
 {
@@ -367,8 +371,9 @@ _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
     _tarn_pool_put_batch (cache->pool, block, block, 1);
 }
 
-/* Empties TarnCache.kept, the blocks that a thread keeps for temporaries.  Returns each block to
- * its arena.  If the arena cannot take a block, puts the block into the pool's bin. */
+/* Empties TarnCache.kept, the array of the blocks that a thread keeps for temporaries (blocks that
+ * it frees before it allocates the next one).  Returns each kept block to its arena.  If the arena
+ * cannot take a block, puts the block into the pool's bin. */
 void
 _tarn_cache_return_all_kept (TarnCache *cache)
 {
@@ -487,11 +492,10 @@ _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside i
   return is_done;
 }
 
-/* Frees @block.  Returns @block to its arena, or puts it into the thread's cache.  In the second
- * case returns the block that the cache kept before, if any, to its arena.  @is_followed is TRUE if
- * the free is traced.  If it is not traced, the caller makes sure that the heap's memory has
- * addresses (TarnPoolPolicy.has_addresses).  Returns FALSE if the caller has to take the pool's
- * lock. */
+/* Frees @block.  Either returns @block to its arena.  Or puts @block into the thread's cache, and
+ * returns the block that the cache kept before, if any, to its arena.  @is_followed is TRUE if the
+ * free is traced.  If it is not traced, the caller makes sure that the heap's memory has addresses
+ * (TarnPoolPolicy.has_addresses).  Returns FALSE if the caller has to take the pool's lock. */
 gboolean
 _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *block, gboolean is_followed)
 {

@@ -25,7 +25,7 @@ G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
  *
  * - TARN_HEAP_BINS: sizes up to TARN_HEAP_MAX_ROUNDED share bins.
  * - TARN_HEAP_ALIGNED_BINS, for pools with a limit: only sizes for which the heap takes equally
- * many bytes share a bin.  The heap's alignment must be a multiple of 512 bytes.
+ *   many bytes share a bin.  The heap's alignment must be a multiple of 512 bytes.
  * - TARN_HEAP_EXACT_BINS: each size has its own bin.  Once memory has run out, a pool uses this
  *   value, so that threads cache few small blocks and free memory can merge.
  *
@@ -36,7 +36,7 @@ G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
 
 /* The largest size, in bytes, that shares a bin with other sizes in a pool over a heap. */
 #define TARN_HEAP_MAX_ROUNDED ((gsize) 256 << 10)
-#define TARN_N_HEAP_BINS 160 /* bins for sizes up to TARN_HEAP_MAX_ROUNDED */
+#define TARN_N_HEAP_BINS 160 /* the number of bins for sizes up to TARN_HEAP_MAX_ROUNDED */
 
 G_STATIC_ASSERT (TARN_HEAP_MAX_ROUNDED == (gsize) 1 << (TARN_HEAP_BINS - TARN_HEAP_EXACT_BINS));
 
@@ -65,8 +65,8 @@ _tarn_bin_number (gsize size, guint leading_bits)
 
   gsize counted = size + (size == 0);
   guint shift = (guint) __builtin_clzl (counted);
-  gsize head
-      = counted << shift >> (TARN_SIZE_BITS - 1 - leading_bits); /* has leading_bits + 1 bits */
+  /* The leading bit of the size, and the leading_bits bits directly below it. */
+  gsize head = counted << shift >> (TARN_SIZE_BITS - 1 - leading_bits);
 
   return ((TARN_SIZE_BITS - 1 - shift) << leading_bits) + (guint32) head - (1U << leading_bits);
 }

@@ -19,7 +19,7 @@
  * a bin again for the next block of its size.  With more empty bins, the table frees them. */
 #define MANY_EMPTY 256
 
-/* Bins */
+/* Functions for tables of bins, and for the batches of a bin */
 
 static void
 bin_free (gpointer data)
@@ -97,7 +97,7 @@ bin_is_empty (gpointer number, gpointer bin, gpointer unused)
   return of_table->top == NULL && of_table->n_to_record == 0 && of_table->n_shares == 0;
 }
 
-/* Frees the bins of a table that have no blocks and no counts. */
+/* Frees each bin of a table that has no blocks, and no counts that would be lost. */
 void
 _tarn_bins_drop_empty (TarnBins *bins)
 {
@@ -192,7 +192,7 @@ add_batch (TarnBin *bin, TarnBlock *last, gsize n)
   bin->batches[bin->n_batches++] = (TarnBatch){ last, n };
 }
 
-/* Queues' bins */
+/* Functions for queues' bins, and for the fields of recorded bins that describe these bins */
 
 /* Removes a queue's bin from the list TarnBin.unasked, if the bin is in this list.  The list
  * contains the queues' bins of one size that have blocks and are not wanted.  A bin is wanted if
@@ -263,7 +263,7 @@ _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
     list (bin, ensure_bin (pool->store.recorded_bins, bin->number));
 }
 
-/* Blocks in bins */
+/* Functions that put blocks into bins, or take blocks out of bins */
 
 /* Updates the number of empty bins in the table of @bin.  Call this after @bin got its first block
  * or lost its last one.  If the pool may move blocks between queues, also counts how many queues'
@@ -462,8 +462,8 @@ _tarn_pool_put_batch (TarnPool *pool, TarnBlock *first, TarnBlock *last, gsize n
   push (pool, bin, first, last, n);
 }
 
-/* Removes a block from its bin, and returns it.  @link is the pointer in the bin that points to the
- * block. */
+/* Removes a block from its bin, and returns the block.  @link is the pointer in the bin that points
+ * to the block. */
 TarnBlock *
 _tarn_pool_pop_block (TarnPool *pool, TarnBin *bin, TarnBlock **link)
 {
@@ -567,7 +567,8 @@ activate (TarnPool *pool, TarnBlock *block, gsize size)
 {
   _tarn_assert_locked (&pool->lock);
   _tarn_block_set_state (block, TARN_BLOCK_ACTIVE);
-  /* While the block was cached, an event may have been recorded, and this changes the share. */
+  /* While the block was cached, an event may have been recorded for a use of the block.  Then the
+   * block belongs to no queue's share any more. */
   _tarn_block_update_share (block);
   block->size = size;
   pool->stats.active_bytes += size;
@@ -623,8 +624,8 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
   TarnPoolStats *stats = &pool->stats;
 
   _tarn_assert_locked (&pool->lock);
-  /* Counts again, because reclaim callbacks may have changed the counters of this thread's cache
-   * since the last count. */
+  /* Adds the counters of this thread's cache to the pool's once more, because reclaim functions may
+   * have changed the cache's counters since the last time. */
   _tarn_pool_count_own (pool);
   pool->blocks.n++;
   stats->managed_bytes += block->alloc_size;

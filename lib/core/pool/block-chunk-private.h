@@ -40,7 +40,7 @@ typedef struct
    * thread may take. */
   GList link;
   guint n_used;
-  gboolean is_taken; /* a thread takes its structs from this chunk */
+  gboolean is_taken; /* TRUE if a thread takes its structs from this chunk */
   TarnBlock *vacant; /* vacant structs, linked by TarnBlock.below */
   /* Atomic: the origins of the blocks (which request got each), indexed by TarnBlock.number.  NULL
    * if no block of this chunk was traced. */

@@ -5,28 +5,28 @@
  * pool's bins.  Most hits and frees take no lock, and write only to memory that other threads
  * seldom read.
  *
- * Access.  A thread uses its own cache in a read section of the pool (base/thread-private.h), or
- * while it holds the pool's lock.  Another thread may use the cache if it holds the lock and has
- * stopped the pool's read sections (_tarn_pool_close ()), so that no thread is in one.  In three
- * cases it needs only the lock:
+ * A thread uses its own cache in a read section of the pool (base/thread-private.h), or while it
+ * holds the pool's lock.  Another thread may use the cache if it holds the lock and has stopped the
+ * pool's read sections (_tarn_pool_close ()), so that no thread is in one.  In three cases, this
+ * other thread needs only the lock:
  *
  * - The cache is abandoned: its thread has ended.
- * - It only reads the fields length, hits and active_bytes, which are atomic for this reason.
- * - It only reads the fields number and handle of a bin, which a thread changes only while it holds
- *   the lock.
+ * - The other thread only reads the fields length, hits and active_bytes, which are atomic for
+ *   this reason.
+ * - The other thread only reads the fields number and handle of a bin, which a thread changes only
+ *   while it holds the lock.
  *
- * End of a thread.  The thread's cache is then abandoned.  If the pool already has
- * TARN_MAX_ABANDONED abandoned caches, the pool frees the cache instead, and moves its blocks to
- * the pool's bins.  The blocks of an abandoned cache stay there until a thread that holds the lock
- * takes them.  A thread without a cache takes over an abandoned one if there is one.  In a child of
- * fork (), the only thread has lost its record (TarnThread), so its requests and frees find no
- * cache (base/fork.c).
+ * When a thread ends, its cache is abandoned.  If the pool already has TARN_MAX_ABANDONED abandoned
+ * caches, the pool frees the cache instead, and moves its blocks to the pool's bins.  The blocks of
+ * an abandoned cache stay there until a thread that holds the lock takes them.  A thread without a
+ * cache takes over an abandoned one if there is one.  In a child of fork (), the only thread has
+ * lost its record (TarnThread), so its requests and frees find no cache (base/fork.c).
  *
- * Contents.  A cache has a bin for each size and queue.  Its blocks are those that at most one
- * in-order queue has used, because this queue can use them again at once, from any thread
- * (order/order-private.h).  A block that commands of several queues use, or whose free recorded an
- * event, is in no cache.  If TarnPoolOptions turns thread caches off, or after the program has told
- * the pool to cache no blocks at all, read sections stay stopped, and every cache is empty.
+ * A cache has a bin for each size and queue.  Its blocks are those that at most one in-order queue
+ * has used, because this queue can use them again at once, from any thread (order/order-private.h).
+ * A block that commands of several queues use, or whose free recorded an event, is in no cache.  If
+ * TarnPoolOptions turns thread caches off, or after the program has told the pool to cache no
+ * blocks at all, read sections stay stopped, and every cache is empty.
  *
  * In a pool over a heap, a thread whose cache has no block for a request allocates from the arenas
  * of the request's queue (arenas.c).
@@ -34,9 +34,9 @@
  * If blocks do not fit into a thread's cache, the thread hands them over to threads whose bin for
  * the size and the queue is empty (transfer.c), or moves them to the pool's bin.
  *
- * Order of reuse.  A cache has the blocks that its thread freed last, and serves requests with the
- * newest of these first.  Blocks that do not fit leave the cache oldest first.  So if only one
- * thread uses a pool, the block that it freed first is the last that it reuses. */
+ * A cache has the blocks that its thread freed last, and serves requests with the newest of these
+ * blocks first.  Blocks that do not fit leave the cache oldest first.  So if only one thread uses a
+ * pool, the block that it freed first is the last that it reuses. */
 
 #ifndef TARN_POOL_CACHE_PRIVATE_H
 #define TARN_POOL_CACHE_PRIVATE_H
@@ -50,8 +50,8 @@
 /* The size of the hash table of bins in a thread cache.  The hash of a bin gives its home slot.
  * The number of home slots is a power of two.  A bin stands in its home slot, or in one of the
  * TARN_CACHE_PROBES - 1 slots after it.  With four leading bits and a single queue, each bin of
- * sizes below 4 GiB has a home slot of its own.  If all slots for a new bin are taken, it replaces
- * the bin in its home slot. */
+ * sizes below 4 GiB has a home slot of its own.  If all slots for a new bin are taken, the new bin
+ * replaces the bin that is in its home slot. */
 #define TARN_CACHE_HOME_BITS 9
 #define TARN_CACHE_HOMES (1U << TARN_CACHE_HOME_BITS)
 #define TARN_CACHE_PROBES 4
@@ -88,7 +88,9 @@ typedef struct
   guint32 number;
   /* The number of blocks.  Atomic, because other threads read it without stopping read sections. */
   guint16 length;
-  guint16 capacity; /* The most blocks that the bin may have.  Changed only with the pool's lock. */
+  /* The most blocks that the bin may have.  A thread changes this number only while it holds the
+   * pool's lock. */
+  guint16 capacity;
 } TarnCacheBin;
 
 /* Notes about how full a bin of a cache was.  A thread updates them each time that a freed block of
@@ -121,12 +123,12 @@ typedef struct
 struct _TarnMetQueue
 {
   gpointer handle;  /* the queue's handle; NULL: for requests that name no queue */
-  TarnQueue *queue; /* a reference; NULL: for requests that name no queue */
+  TarnQueue *queue; /* the queue, with a reference; NULL: for requests that name no queue */
   TarnArenaRef ref; /* if ref.queue is NULL, the slot is free */
   guint used;       /* Atomic: bits of TARN_MET_USED.  Each lookup for a request sets both bits. */
-  /* Guarded by the pool's lock */
-  gboolean was_used; /* TRUE if threads used the queue in the period before this one */
-  gboolean is_new;   /* TRUE until the table is next full */
+  /* The pool's lock guards the fields below. */
+  gboolean was_used; /* TRUE if threads used the queue in the period before the present one */
+  gboolean is_new;   /* TRUE from the insertion of the queue until the table is next full */
   /* The number of times in succession that the table became full although no thread had used the
    * queue since the table was last full. */
   guint n_unused;
@@ -155,8 +157,8 @@ struct _TarnMetQueue
  *     If frees of a bin's blocks record events, the capacity of the bin is 0. */
 struct _TarnCache
 {
-  /* Changes of the pool's counters that the cache has not reported to the pool yet.
-   * _tarn_cache_count_active () adds them to the pool's own counters. */
+  /* The fields active_bytes and peak describe changes of the pool's counters that the cache has not
+   * reported to the pool yet.  _tarn_cache_count_active () reports these changes. */
   /* Atomic: an unreported change of the pool's active bytes, modulo 2^64.  Negative if the thread
    * freed more bytes than it allocated. */
   gsize active_bytes;
@@ -171,7 +173,8 @@ struct _TarnCache
    * have had this cache. */
   guint64 misses TARN_WHOLE;
 
-  /* Guarded by the pool's lock */
+  /* The pool's lock guards the fields from here to spread.  The fields pool and spread are
+   * constant. */
   /* The value of hits when another thread last read it, to find out whether this cache is idle. */
   guint64 seen_hits;
   /* The value of counted_bytes + active_bytes when another thread last read it, to find out whether
@@ -180,7 +183,7 @@ struct _TarnCache
   /* The time, from _tarn_clock_now (), at which another thread first read the values in seen_hits
    * and seen_bytes. */
   gint64 seen_at;
-  gboolean is_abandoned; /* the cache's thread has ended */
+  gboolean is_abandoned; /* TRUE if the cache's thread has ended */
   gsize reserved_bytes;  /* the bytes of all blocks for which the bins have capacity */
   /* The sum of all values of active_bytes that the cache has reported to the pool, modulo 2^64.  A
    * report adds active_bytes to this field and sets active_bytes to 0, so it does not change the
@@ -189,14 +192,14 @@ struct _TarnCache
   gsize counted_bytes;
 
   TarnPool *pool;
-  TarnCache *next;  /* the next one in the pool's list */
-  TarnCache **link; /* the pointer to this cache in the list */
+  TarnCache *next;  /* the next cache in the pool's list of caches */
+  TarnCache **link; /* the pointer in this list that points to the cache */
   /* The chunk (an array of block structs) from which the structs of the thread's new blocks come.
    * NULL until the thread takes its first struct. */
   TarnBlockChunk *chunk;
   guint32 spread; /* a copy of TarnPoolPolicy.spread */
 
-  /* For blocks from arenas: arenas.c */
+  /* Fields for blocks that the thread takes from arenas (arenas.c) */
   /* Atomic: the number of bytes that this thread has added to the pool's managed bytes and has not
    * yet reported to the pool, modulo 2^64.  Negative if the thread has subtracted more bytes than
    * it has added. */
@@ -260,7 +263,7 @@ void _tarn_pool_free_caches (TarnPool *pool);
 /* The caller of _tarn_pool_sum () holds the pool's lock and has stopped the pool's read sections,
  * or runs in a child of fork (). */
 void _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats);
-/* The caller of the following functions holds the pool's lock. */
+/* Functions of caches.c, cache.c and count.c whose caller holds the pool's lock */
 gboolean _tarn_pool_close (TarnPool *pool);
 void _tarn_pool_open_door (TarnPool *pool);
 void _tarn_pool_open (TarnPool *pool, gboolean was_open);
@@ -313,12 +316,13 @@ void _tarn_cache_return_kept (TarnCache *cache, gpointer handle);
 void _tarn_cache_return_all_kept (TarnCache *cache);
 TarnBlock *_tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks);
 
-/* Functions of arena-table.c.  The caller holds the pool's lock. */
+/* Functions of arena-table.c.  The caller holds the pool's lock, but the caller of
+ * _tarn_pool_note_turn () does not. */
 void _tarn_pool_settle (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue,
                          const TarnArenaRef *ref);
 void _tarn_pool_drop_met (TarnPool *pool, gpointer handle);
-void _tarn_pool_note_turn (TarnPool *pool, TarnQueue *queue); /* takes the lock itself */
+void _tarn_pool_note_turn (TarnPool *pool, TarnQueue *queue); /* takes the pool's lock */
 void _tarn_pool_end_arenas (TarnPool *pool);
 
 /* Functions of transfer.c.  The caller of the first three functions does not hold the pool's
@@ -401,7 +405,7 @@ _tarn_pool_get_bin (const TarnPool *pool, gsize size)
   return _tarn_bin_number (size, _tarn_pool_get_leading_bits (pool));
 }
 
-/* Gets the allocation size of the blocks of a bin. */
+/* Gets the size in bytes of each block of a bin.  @number is the number of the bin. */
 static inline gsize
 _tarn_cache_get_alloc_size (const TarnCache *cache, guint32 number)
 {

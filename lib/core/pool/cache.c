@@ -236,7 +236,7 @@ get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
   return (guint) MIN (n, pool->policy.thread_cache_blocks);
 }
 
-/* Reduces the capacity of each bin in a cache to its length. */
+/* Reduces the capacity of each bin in a cache to the number of blocks that the bin has. */
 void
 _tarn_cache_give_up_unused_room (TarnCache *cache)
 {
@@ -284,7 +284,8 @@ make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
     return TRUE;
   if (bin->length == 0)
     return FALSE;
-  /* moves the older blocks in transfer bins first */
+  /* First moves the blocks in transfer bins to the pool's bin, because these blocks are older than
+   * those in the cache's bin. */
   _tarn_pool_take_from_transfer (cache->pool, bin->number, bin->handle);
   move_rest (cache, bin, bin->capacity / 2);
   return TRUE;
@@ -310,8 +311,8 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* For each bin of a cache for which @is_it returns TRUE: moves the bin's blocks to the pool's bins,
- * and sets the bin's capacity to 0. */
+/* Clears each bin of a cache for which the function @is_it returns TRUE: moves the bin's blocks to
+ * the pool's bins, and sets the bin's capacity to 0. */
 static void
 clear_bins (TarnCache *cache, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
             gconstpointer data)
@@ -334,8 +335,9 @@ _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number)
     _tarn_cache_empty_bin (cache, &cache->bins[i]);
 }
 
-/* For each bin of all caches for which @is_it returns TRUE: moves the bin's blocks to the pool's
- * bins, and sets the bin's capacity to 0, so that the next use of the bin takes the pool's lock. */
+/* Clears each bin of any cache for which the function @is_it returns TRUE: moves the bin's blocks
+ * to the pool's bins, and sets the bin's capacity to 0, so that the next use of the bin takes the
+ * pool's lock. */
 static void
 clear_bins_of_all (TarnPool *pool, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
                    gconstpointer data)
@@ -499,8 +501,9 @@ _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer hand
  * room that they do not use. */
 #define SEEN_PER_WINDOW 16
 
-/* A bin with little room gives it up only after it has stayed empty and unchanged for this many
- * windows.  Such a bin may be in use although it is empty each time that the thread looks at it. */
+/* A bin with little room gives up this room only after the bin has stayed empty and unchanged for
+ * this many windows.  Such a bin may be in use although it is empty each time that the thread looks
+ * at it. */
 #define MANY_WINDOWS 8
 
 /* Gets bits of the address of a bin's top block.  A later call returns other bits if another block
@@ -511,7 +514,8 @@ get_top (const TarnCacheBin *bin)
   return (guint32) (GPOINTER_TO_SIZE (bin->top) / sizeof (TarnBlock));
 }
 
-/* Notes how a bin looks now. */
+/* Updates the notes about a bin: the most blocks that the bin has had, and whether its top block
+ * has changed. */
 static void
 see_bin (const TarnCacheBin *bin, TarnSeenBin *seen)
 {
@@ -522,13 +526,13 @@ see_bin (const TarnCacheBin *bin, TarnSeenBin *seen)
   seen->most = MAX (seen->most, bin->length);
 }
 
-/* Makes a bin give up room at the end of a window.  The bin keeps room for the most blocks that it
- * had at any look in the window.  If its top block has not changed in the window, moves all its
- * blocks to the pool's bin.  The bin keeps their room for now: a thread that often uses a single
- * block of a size has the same block there each time.  If the bin was empty at each look in the
- * window, it gives up all its room.  But if this room is less than @needed, the bytes of the block
- * that found no room, the bin gives it up only after MANY_WINDOWS windows in succession without a
- * change. */
+/* Makes a bin give up room at the end of a window (TarnSeenBin).  The bin keeps room for the most
+ * blocks that it had when the thread updated the notes in this window.  If the bin's top block has
+ * not changed in the window, moves all blocks of the bin to the pool's bin, but lets the bin keep
+ * their room for now: a thread that often uses a single block of a size has the same block on top
+ * at each update.  If the bin was empty at each update, the bin gives up all its room.  But if this
+ * room is less than @needed, the bytes of the block that found no room in the cache, the bin gives
+ * it up only after MANY_WINDOWS windows in succession without a change. */
 static void
 shrink_if_unused (TarnCache *cache, TarnCacheBin *bin, TarnSeenBin *seen, gsize needed)
 {
@@ -542,10 +546,10 @@ shrink_if_unused (TarnCache *cache, TarnCacheBin *bin, TarnSeenBin *seen, gsize 
   *seen = (TarnSeenBin){ .top = get_top (bin), .n_unchanged = seen->n_unchanged };
 }
 
-/* Looks at all bins with room, after a block has found no room in the bin @full.  Updates the notes
- * about each bin.  At the end of a window also makes all other bins give up room that they do not
- * use.  Otherwise sizes that the thread used long ago would leave no room for those that it uses
- * now. */
+/* Updates the notes about each bin with room, after a block has found no room in the bin @full.  At
+ * the end of a window (SEEN_PER_WINDOW calls), also makes all other bins give up room that they do
+ * not use.  Otherwise sizes that the thread used long ago would leave no room for sizes that it
+ * uses now. */
 static void
 look_for_unused_room (TarnCache *cache, const TarnCacheBin *full)
 {

@@ -94,7 +94,8 @@ _tarn_pool_open_door (TarnPool *pool)
     _tarn_door_open (&pool->door);
 }
 
-/* Allows read sections in a new pool, unless its threads have no caches. */
+/* Prepares a new pool for thread caches.  Allows read sections if the pool's options give threads
+ * caches. */
 void
 _tarn_pool_init_caches (TarnPool *pool)
 {

@@ -18,13 +18,13 @@
 typedef struct
 {
   TarnMutex lock;
-  GHashTable *blocks; /* a set of TarnBlock, guarded by lock; NULL: not used yet */
+  GHashTable *blocks; /* a set of TarnBlock, guarded by lock; NULL until a thread uses this part */
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnIndexPart;
 
 typedef struct
 {
   TarnIndexPart *parts;
-  guint n_parts; /* a power of two */
+  guint n_parts; /* the number of parts, a power of two */
 } TarnIndex;
 
 void _tarn_index_init (TarnIndex *index, guint n_parts);

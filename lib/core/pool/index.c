@@ -79,8 +79,8 @@ _tarn_index_add (TarnIndex *index, TarnBlock *block)
 }
 
 /* Removes a block from the index.  Does nothing if the index does not contain the block.  In this
- * case, the program has already freed the block, or has passed a pointer to something else.  The
- * function that frees the block later reports this error. */
+ * case, the program has already freed the block, or has passed a pointer to something else.  Later,
+ * the function that frees the block reports this error. */
 void
 _tarn_index_remove (TarnIndex *index, TarnBlock *block)
 {

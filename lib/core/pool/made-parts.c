@@ -98,10 +98,11 @@ begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
 }
 
 /* Starts the free of @block.  Usually @block itself returns to its arena.  If the thread keeps
- * @block for temporaries, the block that the thread kept before returns instead.  Stores the
- * returning block in *goes, or NULL if there is none, and sets its state to ENDING.  The caller
- * then asks upstream to release the part of this block (its object, such as a sub-buffer).  If the
- * caller has to take the pool's lock instead, returns FALSE and does nothing. */
+ * @block for temporaries (blocks that it frees before it allocates the next one), the block that
+ * the thread kept before returns instead.  Stores the returning block in *goes, or NULL if there is
+ * none, and sets its state to ENDING.  The caller then asks upstream to release the part of this
+ * block (its object, such as a sub-buffer).  If the caller has to take the pool's lock instead,
+ * returns FALSE and does nothing. */
 gboolean
 _tarn_pool_begin_to_go (TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {

@@ -8,13 +8,14 @@
 
 #define FORMAT G_GSIZE_FORMAT
 
-/* A walk over a pool that checks its invariants, and the values that the pool's counters should
- * have.  The checks compute these values from the pool's blocks. */
+/* A walk over a pool, in which the checks of the pool's invariants take place.  The fields with
+ * numbers are the values that the pool's counters should have.  The checks compute these values
+ * from the pool's blocks. */
 typedef struct
 {
   TarnPool *pool;
   gsize held_blocks, active_blocks, held_bytes, active_bytes, managed_bytes, binned_blocks;
-  gsize listed_blocks, listed_bytes; /* blocks in the lists by age */
+  gsize listed_blocks, listed_bytes; /* the blocks that must be in lists by age */
   gchar *violation;                  /* the first violation found; NULL if there is none */
 } Walk;
 
@@ -53,7 +54,7 @@ sum_blocks (Walk *walk)
 }
 
 /* Returns TRUE if the last block of a batch (batch->last) is where it should be: @top is the first
- * block of the batch, so the last one is number batch->n of the chain that begins there. */
+ * block of the batch, so the last one is number batch->n of the chain that begins with @top. */
 static gboolean
 is_batch (const TarnBlock *top, const TarnBatch *batch)
 {
@@ -68,7 +69,7 @@ is_batch (const TarnBlock *top, const TarnBatch *batch)
   return block != NULL && n == batch->n;
 }
 
-/* Checks the batches of a bin, from the topmost down. */
+/* Checks the batches of a bin, from the topmost batch down. */
 static void
 check_batches (Walk *walk, const TarnBin *bin)
 {
@@ -104,8 +105,8 @@ has_size_of (const TarnPool *pool, const TarnBlock *block, guint32 number)
   return _tarn_bin_number (block->alloc_size, pool->leading_bits) == number;
 }
 
-/* Checks the blocks of a bin.  @share is the share that each block of this bin must have
- * (belongs_in_bin ()). */
+/* Checks the blocks of a bin.  @share is the share that each block of this bin must have: a queue's
+ * handle, NULL for an idle bin, or TARN_NO_SHARE for a recorded bin. */
 static void
 check_bin (Walk *walk, guint32 number, const TarnBin *bin, gconstpointer share)
 {
@@ -142,7 +143,8 @@ count_listed (const TarnAges *ages)
 
 /* Checks the bins of a table, and adds up their lengths.  If the table's blocks are in lists by
  * age, also adds up the number and the bytes of these blocks, to compare them with the lists later.
- * Each block must have @share as its share (belongs_in_bin ()).  Does nothing if @bins is NULL. */
+ * Each block must have @share as its share: a queue's handle, NULL for idle bins, or TARN_NO_SHARE
+ * for recorded bins.  Does nothing if @bins is NULL. */
 static void
 check_table (Walk *walk, const TarnBins *bins, gconstpointer share)
 {
@@ -224,9 +226,9 @@ check_lists (Walk *walk)
                 store->ready.bytes + store->shares.bytes + store->recorded.bytes);
 }
 
-/* Counts the bins in the list unasked of a recorded bin that belong there.  A bin belongs there if
- * it has blocks and the same number as the recorded bin, if no other queue has requested a block
- * from it, and if its queue has references. */
+/* Counts the bins that are in the list unasked of a recorded bin, and that belong in this list.  A
+ * bin belongs in the list if it has blocks and the same number as the recorded bin, if no other
+ * queue has requested a block from it, and if its queue has references. */
 static gsize
 count_unasked (const TarnBin *of_all, guint32 number)
 {

@@ -25,8 +25,9 @@
  *
  * Most hits and frees run in read sections of the pool: a thread enters and leaves these without
  * the pool's lock (base/thread-private.h).  A thread that has to exclude all of them holds the lock
- * and stops read sections: no thread can enter one any more, and the function waits until no thread
- * is in one.  TarnPool.door tells whether read sections are stopped (closed) or allowed (open).
+ * and stops read sections: no thread can enter one any more, and the thread waits until no other
+ * thread is in one.  TarnPool.door tells whether read sections are stopped (closed) or allowed
+ * (open).
  *
  * The folder upstream/ calls the upstream allocator for the pool.  The folder order/ serves
  * requests and frees, which wait for queues if necessary. */
@@ -112,7 +113,7 @@ typedef struct
   /* The number of stuck blocks (TarnStore.stuck: the pool could not return them) that no message
    * has reported yet. */
   gsize n_untold;
-  gsize untold_bytes; /* sum of the alloc_size of these unreported blocks */
+  gsize untold_bytes; /* the sum of alloc_size over the n_untold unreported blocks */
   /* The number of bytes that the call returns, less those that waiting requests have reserved. */
   gsize unreserved_bytes;
   /* TRUE if a request to a pool of the reclaim group makes this call, to return blocks of this
@@ -150,12 +151,12 @@ typedef struct
    * depends on managed_bytes (retire.c).  Atomic, because some code reads it without the pool's
    * lock. */
   gsize hold_bytes;
-  gsize max_held; /* the largest block that may be held, in bytes */
+  gsize max_held; /* the size, in bytes, of the largest block that the pool may hold (cache) */
   /* The size, in bytes, of the largest block that a thread cache takes (max_kept), and of the
    * largest temporary that it takes (max_temporary).  A temporary is a block that a thread frees
    * before it allocates the next one. */
   gsize max_kept, max_temporary;
-  gsize asked_cache_bytes; /* TarnPoolOptions.thread_cache_bytes */
+  gsize asked_cache_bytes; /* the value of TarnPoolOptions.thread_cache_bytes */
   /* The most bytes in a thread cache: asked_cache_bytes, or less over a heap. */
   gsize thread_cache_bytes;
   guint thread_cache_blocks;
@@ -178,9 +179,9 @@ typedef struct
   /* Constant: the limit that the environment variable TARN_LIMIT sets, or 0 if it sets none.  The
    * field bytes never exceeds this limit. */
   gsize user_bytes;
-  /* The limit that the pool enforces now.  It is higher than @bytes if the program has lowered the
-   * limit below the bytes that the pool had, or if the pool could not return blocks to upstream.
-   * It stays higher until a request fits within @bytes again. */
+  /* The limit that the pool enforces now.  It is higher than the limit in the field bytes if the
+   * program has lowered the limit below the bytes that the pool had, or if the pool could not
+   * return blocks to upstream.  It stays higher until a request fits within that limit again. */
   gsize ceiling_bytes;
   gsize reserved_bytes; /* bytes that threads are just now allocating from upstream */
   /* The number of bytes that the program allocates without the pool, and has told the pool to count
@@ -209,9 +210,9 @@ typedef struct
  * left (upstream/reclaim.c, upstream/reclaim-group.c). */
 typedef struct
 {
-  GPtrArray *funcs; /* in the order in which the program added them */
+  GPtrArray *funcs; /* the reclaim functions, in the order in which the program added them */
   guint last_id;
-  TarnReclaimGroup *group; /* with a reference; NULL: none */
+  TarnReclaimGroup *group; /* the pool's reclaim group, with a reference; NULL: none */
 } TarnReclaim;
 
 /* The requests that wait until a thread frees memory of a pool (room.c).
@@ -238,19 +239,19 @@ typedef struct _TarnRoomWait
   /* The number of times that the requesting thread itself has incremented n_freed in its latest
    * attempt to allocate. */
   guint n_own;
-  /* The wait whose attempt this thread was making when this wait began its latest attempt: a
-   * function of the program, called in an attempt, may itself make a request that waits.  NULL in
-   * the usual case. */
+  /* Usually NULL.  While a thread tries to allocate for a waiting request, it may call a function
+   * of the program, and this function may make another request that waits.  In the struct of this
+   * other request, outer is the struct of the first request. */
   struct _TarnRoomWait *outer;
 } TarnRoomWait;
 
 /* The queues that a pool knows (order/queue.c).
  *
- * Invariants: table contains each queue whose is_known is set.  unrecorded contains each queue
- * whose has_unrecorded is set. */
+ * Invariants: the field table contains each queue whose is_known is set.  The list unrecorded
+ * contains each queue whose has_unrecorded is set. */
 typedef struct
 {
-  GHashTable *table; /* handle -> TarnQueue */
+  GHashTable *table; /* maps a queue's handle to the TarnQueue */
   TarnQueue *latest; /* the queue that was looked up last; NULL: none */
   guint n_unused;    /* number of queues in the table to which nothing has a reference */
   GQueue unrecorded; /* a list of TarnQueue, linked by unrecorded_link */
@@ -275,8 +276,9 @@ typedef struct
   guint mask; /* the number of slots minus 1 */
   guint n;    /* the number of slots that have a queue */
   guint most; /* the most queues that the table may have; 0 while places is NULL */
-  /* In this period: the number of shortages.  A shortage of the heap's memory is a turn of a queue
-   * (_tarn_pool_note_turn ()).  A shortage of the table is an insertion while was_full is TRUE. */
+  /* The number of shortages in the present period (arena-table.c).  A shortage of the heap's memory
+   * is a turn of a queue (_tarn_pool_note_turn ()).  A shortage of the table is an insertion while
+   * was_full is TRUE. */
   guint n_shortages;
   gboolean was_full; /* TRUE if the table was full in this period */
   /* The queue of the latest request for which the heap lacked free memory.  Only for comparison of
@@ -308,13 +310,13 @@ typedef struct
  *     each other block in state SHARED has one reference */
 typedef struct
 {
-  GQueue chunks;         /* of TarnBlockChunk: the structs of all held and active blocks */
-  TarnBlockChunk *chunk; /* the chunk for threads that have no cache */
+  GQueue chunks;         /* chunks with the structs of all held and active blocks */
+  TarnBlockChunk *chunk; /* the chunk from which threads without a cache take structs */
   gsize n;               /* number of held and active blocks */
   /* An array of TarnBlock: blocks that were freed while the program still retains their memory
    * (aside.c). */
   GPtrArray *aside;
-  guint n_aside; /* atomic: the length of aside, for threads without the pool's lock */
+  guint n_aside; /* atomic: the length of aside; threads read it without the pool's lock */
   /* The index, in the array aside, of the block about which the pool asks the backend next. */
   guint next_aside;
   /* A table that maps each TarnBlock with several references to the number of its references minus
@@ -344,7 +346,7 @@ typedef struct
  * releases the lock, and then returns the memory of the blocks. */
 struct _TarnPool
 {
-  TarnAllocator base; /* first, as TARN_ALLOCATOR () requires */
+  TarnAllocator base; /* the first field, because TARN_ALLOCATOR () requires this */
 
   /* Fields that every hit (a request that a cached block serves) reads.  They share no cache line
    * with fields that threads write often, such as the reference count.  The table of queues in the
@@ -358,14 +360,14 @@ struct _TarnPool
   TarnMet met;
   /* Fields that do not change, except the bounds in policy, which change while read sections are
    * stopped */
-  /* The handle of the queue that a request uses if it names none, or NULL if there is no such
-   * queue. */
+  /* The handle of the queue that a request uses if the request names no queue, or NULL if there is
+   * no such queue. */
   gpointer default_queue;
-  TarnAllocator *upstream; /* with a reference */
+  TarnAllocator *upstream; /* the upstream allocator, with a reference */
   TarnHeap *heap;          /* upstream, cast to a heap; NULL: upstream is no heap */
   TarnPoolPolicy policy;
 
-  /* Fields that are guarded by the lock, and seldom written */
+  /* Fields that the lock guards, and that threads seldom write */
   gboolean has_arenas; /* atomic: TRUE if threads allocate from the heap's arenas (arenas.c) */
   gboolean orphaned;
   /* TRUE if threads could enter read sections before a snapshot or reclaim-group.c stopped
@@ -376,9 +378,9 @@ struct _TarnPool
   guint n_unchecked;
   TarnStore store;
   TarnCaches caches;
-  /* Atomic: the function that chooses the pool for a request, or NULL if there is none.  While it
-   * is set, threads can enter read sections only by a slower path (fenced read sections), so that
-   * no request bypasses the function. */
+  /* Atomic: the function that chooses the pool for a request, or NULL if there is none.  While this
+   * field is not NULL, threads can enter read sections only by a slower path (fenced read
+   * sections), so that no request bypasses the function. */
   TarnRedirect *redirect;
   /* Atomic: another pool, which redirects its requests to this pool, or NULL if there is none yet.
    * This pool has a reference to the other pool.  The other pool's index also contains the blocks
@@ -411,7 +413,8 @@ struct _TarnPool
   TarnRoom room;
   TarnReclaim reclaim;
 
-  /* atomic: frees ignored in a child of fork (), which cannot take the pool's lock */
+  /* Atomic: the number of frees that the pool has ignored in a child of fork (), which cannot take
+   * the pool's lock. */
   guint ignored_frees;
 };
 
@@ -459,7 +462,7 @@ TarnBlock *_tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const T
                                        guint32 number, gsize size);
 TarnBlock *_tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
-gchar *_tarn_pool_make_report (TarnPool *pool); /* stats.c */
+gchar *_tarn_pool_make_report (TarnPool *pool); /* a function of stats.c */
 
 /* Functions of describe.c, which implement function pointers of TarnAllocatorClass. */
 void _tarn_pool_freeze (TarnAllocator *pool);
@@ -467,7 +470,7 @@ void _tarn_pool_thaw (TarnAllocator *pool);
 void _tarn_pool_tell (TarnAllocator *pool, TarnListener *listener);
 void _tarn_pool_tell_counters (TarnAllocator *pool, TarnListener *listener);
 
-/* bare.c */
+/* Functions of bare.c */
 gboolean _tarn_pool_allocate_bare (gpointer pool, gsize size, TarnMemory *memory, GError **error);
 void _tarn_pool_free_bare (gpointer pool, TarnMemory memory, gsize size);
 
@@ -489,7 +492,8 @@ _tarn_pool_note_room (TarnPool *pool)
     _tarn_pool_tell_waiting (pool);
 }
 
-/* pool-check.c */
+/* Functions of pool-check.c.  Only the caller of _tarn_pool_assert_valid () holds the pool's
+ * lock. */
 gboolean _tarn_pool_check (TarnPool *pool, gchar **violation);
 void _tarn_pool_assert_valid (TarnPool *pool);
 

@@ -66,8 +66,9 @@ take (TarnPool *pool, TarnBlock *block, TarnBlock ***end)
   retire (pool, block, end);
 }
 
-/* Searches the list of recorded blocks, from @block to newer ones, for the first one whose commands
- * have completed.  Returns NULL if there is none, or if @block is NULL. */
+/* Searches the list of recorded blocks (cached blocks with events), from @block to newer ones, for
+ * the first block that no command uses any more.  Returns NULL if there is no such block, or if
+ * @block is NULL. */
 static TarnBlock *
 find_done (const TarnPool *pool, TarnBlock *block)
 {

@@ -66,7 +66,8 @@ for_each (const TarnRoomWait *wait, void (*func) (TarnPool *pool))
     }
 }
 
-/* Adds up the pools' counts of frees, modulo 2^32. */
+/* Adds up the counts of frees (TarnRoom.n_freed) of the pools for which a request waits, modulo
+ * 2^32. */
 static guint
 count_freed (const TarnRoomWait *wait)
 {
@@ -100,8 +101,8 @@ is_any_in_use (const TarnRoomWait *wait)
   return is_any;
 }
 
-/* Returns TRUE if other threads have freed memory of the pools since the request began its latest
- * attempt to allocate. */
+/* Returns TRUE if other threads have freed memory of the pools for which a request waits, since the
+ * request began its latest attempt to allocate. */
 static gboolean
 has_news (const TarnRoomWait *wait)
 {
@@ -118,8 +119,8 @@ _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools)
   for_each (wait, begin);
 }
 
-/* Reads the pools' counts of frees.  Call this just before a waiting request tries to allocate:
- * _tarn_room_await () then notices each free after this call. */
+/* Reads the counts of frees of the pools for which a request waits.  Call this just before a
+ * waiting request tries to allocate: _tarn_room_await () then notices each free after this call. */
 void
 _tarn_room_begin_attempt (TarnRoomWait *wait)
 {

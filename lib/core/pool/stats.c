@@ -29,7 +29,7 @@ tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats)
   _tarn_struct_write (stats, &now, sizeof now);
 }
 
-/* Appends a number and a noun: "1 request" or "2 requests". */
+/* Appends a number and a noun to a text: "1 request" or "2 requests". */
 static void
 append_count (GString *line, guint64 n, const gchar *noun)
 {

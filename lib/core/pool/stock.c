@@ -55,13 +55,15 @@ _tarn_cache_refill_spare (TarnCache *cache)
 
 /* Functions for the size classes of bins.  The caller holds the pool's lock. */
 
-/* With a limit of fewer bytes, no sizes share bins: small blocks in thread caches would keep too
- * large a share of the memory from larger requests. */
+/* If a pool has a limit of fewer than MIN_SHARING_LIMIT bytes, each size has its own bin.  If sizes
+ * shared bins, small blocks in thread caches would keep too large a share of the memory from larger
+ * requests. */
 #define MIN_SHARING_LIMIT ((gsize) 128 << 20)
 
-/* Chooses the size classes of the bins of a pool.  With a limit, the pool must not waste memory: a
- * size may share a bin only with sizes for which the heap takes equally many bytes, and only if the
- * limit bounds those bytes, too.  Returns a value of leading_bits, which counts only if threads use
+/* Chooses the size classes of a pool's bins, for a limit of @limit_bytes bytes (0: no limit).  With
+ * a limit, the pool must not waste memory.  So a size may share a bin only with sizes for which the
+ * heap takes equally many bytes, and only if the limit is large enough (MIN_SHARING_LIMIT) and is
+ * the heap's limit, too.  Returns a value of leading_bits, which has an effect only if threads use
  * arenas. */
 guint
 _tarn_pool_choose_bins (const TarnPool *pool, gsize limit_bytes)

@@ -14,8 +14,8 @@
 
 /* A batch: blocks of one bin that a thread moved from its cache to the bin together.  Another
  * thread, if its own cache may have so many blocks, takes the whole batch at once.  If the pool has
- * no lists by age, this thread need not walk the batch while it holds the pool's lock.  A walk
- * would be slow, because the block structs are still in another processor's caches. */
+ * no lists by age, this other thread need not walk the batch while it holds the pool's lock.  A
+ * walk would be slow, because the block structs are still in another processor's caches. */
 typedef struct
 {
   TarnBlock *last;
@@ -49,7 +49,7 @@ struct _TarnBin
   gsize length;
   TarnBatch *batches; /* a stack of batches: the last element has the topmost blocks */
   gsize n_batches;
-  gsize max_batches; /* the allocated length of batches */
+  gsize max_batches; /* the number of elements for which batches has room */
 
   TarnBins *bins; /* the table that has this bin */
 
@@ -77,7 +77,7 @@ struct _TarnBin
  * first.  The links of the list are in TarnAge. */
 typedef struct
 {
-  TarnBlock *oldest, *newest; /* NULL: the list is empty */
+  TarnBlock *oldest, *newest; /* the two ends of the list; NULL: the list is empty */
   /* The block for which the pool next asks the driver whether the block's event has completed, or
    * NULL to begin with the oldest block of the list. */
   TarnBlock *asked_next;
@@ -92,11 +92,11 @@ struct _TarnBins
   /* The queue whose share (the cached blocks that only this queue has used) is in this table, or
    * NULL if the table has the pool's idle or recorded bins. */
   TarnQueue *queue;
-  GHashTable *table;     /* maps the number to the TarnBin, which it owns */
-  guint32 latest_number; /* the number that was looked up last */
-  TarnBin *latest;       /* the bin with latest_number; NULL: the table has none */
+  GHashTable *table;     /* maps a bin's number to the TarnBin, which the table owns */
+  guint32 latest_number; /* the number of the bin that was looked up last */
+  TarnBin *latest;       /* the bin with the number latest_number; NULL: there is no such bin */
   guint n_empty;         /* the number of bins without blocks */
-  guint many_empty;      /* the value of n_empty at which to free unused bins */
+  guint many_empty;      /* the table frees unused bins when n_empty reaches this number */
   /* The list by age that has the blocks of this table; NULL if they are in no such list. */
   TarnAges *ages;
 };

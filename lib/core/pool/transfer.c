@@ -23,9 +23,10 @@
  * sections has to wait for the end of that walk. */
 #define MAX_BATCH 256
 
-/* Two numbers that give the most bytes in all transfer bins (for blocks that threads hand over).
- * Usually this is the pool's bound on held bytes, divided by TRANSFER_SHARE.  But if the bound on
- * held bytes depends on the managed bytes, it is TRANSFER_BYTES. */
+/* Two numbers that bound the bytes in all transfer bins (for blocks that threads hand over).
+ * Usually this bound is the pool's bound on held bytes, divided by TRANSFER_SHARE.  But if the
+ * bound on held bytes depends on the managed bytes, the bound for transfer bins is
+ * TRANSFER_BYTES. */
 #define TRANSFER_SHARE 8
 #define TRANSFER_BYTES ((gsize) 1 << 20)
 
@@ -271,7 +272,7 @@ _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_follo
   return is_held;
 }
 
-/* The caller of these functions holds the pool's lock. */
+/* Functions whose caller holds the pool's lock */
 
 /* Moves the blocks of a transfer bin (for blocks that threads hand over) to the pool's bins.  The
  * caller holds the lock of the transfer bin, or has stopped the pool's read sections. */

@@ -96,8 +96,9 @@ put_back (TarnPool *pool, TarnBlock *block, gboolean is_retained)
   return is_aside;
 }
 
-/* Checks @n blocks that are set aside.  Frees each block whose memory the program does not refer to
- * any more.  Returns TRUE if it has freed a block. */
+/* Checks @n blocks that are set aside (freed while the program still had references to their
+ * memory).  Frees each block whose memory the program does not refer to any more.  Returns TRUE if
+ * it has freed a block. */
 static gboolean
 free_some (TarnPool *pool, guint n, TarnFreeBlock free_block)
 {
@@ -128,9 +129,10 @@ _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block)
     free_some (pool, ASKED_AT_A_TIME, free_block);
 }
 
-/* Removes a block from the blocks that were set aside, and returns it.  Returns NULL if no block is
- * set aside.  The program may still have references to the block's memory.  The caller frees the
- * block nevertheless, because the pool ends: the driver keeps the memory for these references. */
+/* Removes a block from the array of blocks that are set aside (freed while the program still had
+ * references to their memory), and returns the block.  Returns NULL if no block is set aside.  Even
+ * if the program still has these references, the caller frees the block, because the pool ends: the
+ * driver keeps the memory for these references. */
 TarnBlock *
 _tarn_pool_end_aside (TarnPool *pool)
 {

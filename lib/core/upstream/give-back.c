@@ -151,7 +151,7 @@ give_back_blocks (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted, G
   return stuck_bytes;
 }
 
-/* Logs how many bytes could not be returned, and why. */
+/* Logs how many bytes could not be returned to upstream, and why. */
 static void
 tell_stuck (const TarnPool *pool, const TarnGiveBack *give_back, const GError *error)
 {

@@ -39,10 +39,12 @@
  * limit it might wait forever, because these threads may make new reservations. */
 #define MAX_WAITS 100
 
-/* The bytes that a request takes in addition to bytes that were left within the limit. */
+/* The bytes that a request gets from running calls and from cached blocks, if too few bytes are
+ * left within the limit. */
 typedef struct
 {
-  /* TRUE if the request took cached blocks.  It returns them with the field give_back. */
+  /* TRUE if the request took cached blocks.  The field give_back then has these blocks, which the
+   * request returns to upstream. */
   gboolean has_taken;
   TarnGiveBack give_back;
   /* A request may take bytes that calls of other threads are still returning to upstream.  This is
@@ -429,7 +431,7 @@ _tarn_pool_tell_limit (TarnPool *pool)
   gsize limit = pool->limit.bytes;
   gboolean has_more;
 
-  if (limit != 0) /* 1 in place of 0, which would mean no limit */
+  if (limit != 0) /* leaves a limit of at least 1, because 0 would mean no limit */
     limit -= MIN (pool->limit.charged_bytes, limit - 1);
   has_more = pool->policy.is_debugged && _tarn_debug_set_limit (pool->upstream, limit);
   return (heap != NULL && _tarn_heap_set_pool_limit (heap, limit)) || has_more;

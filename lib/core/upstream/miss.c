@@ -35,7 +35,7 @@
 
 typedef struct
 {
-  gsize size;         /* bytes asked for */
+  gsize size;         /* the number of bytes that the program asked for */
   gsize rounded_size; /* the alloc_size of blocks in the bin for this size */
   /* The alignment in bytes that the memory must have.  Cached blocks possibly lack it, so the
    * request needs fresh memory from upstream.  0 if any alignment will do; then a cached block can
@@ -248,8 +248,8 @@ look_again (TarnPool *pool, const Request *request)
   return block;
 }
 
-/* Step 3 of the list at the top of this file: returns cached blocks to upstream and asks upstream
- * again, until upstream succeeds or no pool of the reclaim group has a cached block.  *error: the
+/* Returns cached blocks to upstream and asks upstream again, until upstream succeeds or no pool of
+ * the reclaim group has a cached block (step 3 of the list at the top of this file).  *error: the
  * error of upstream's last attempt. */
 static TarnBlock *
 make_room_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)

@@ -24,7 +24,7 @@ struct _TarnReclaimGroup
   gint ref_count; /* atomic */
 
   TarnMutex lock;
-  GPtrArray *members; /* of TarnPool, sorted by the pools' ids */
+  GPtrArray *members; /* an array of TarnPool, sorted by the pools' ids */
 
   TarnMutex give_backs_lock;
   TarnTickets give_backs; /* running calls that return memory of any member to upstream */

@@ -190,7 +190,7 @@ _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
   tarn_reclaim_group_unref (group);
 }
 
-/* Returning memory of other members */
+/* Functions that return memory of a group's members to upstream */
 
 /* Adds a call to the group's list of calls that are returning memory of a member to upstream. */
 void
@@ -379,11 +379,11 @@ give_back_of_richest (TarnReclaimGroup *group, gsize wanted, GHashTable *tried, 
 }
 
 /* Returns cached blocks of one member of the group to upstream.  Asks the members in turn for
- * @wanted bytes, until one returns a block.  A member chooses blocks for that many bytes, and
- * cannot return some of them, for example those of a queue that is being captured.  So if no member
- * returns a block, asks the members in turn for all of their cached blocks.  If that fails, too,
- * trims the upstream allocators of all members.  Returns the bytes of the returned blocks, or else
- * the bytes that the upstream allocators returned. */
+ * @wanted bytes, until one returns a block.  A member chooses blocks for that many bytes, but
+ * perhaps it cannot return these blocks: for example, if they are blocks of a queue that is being
+ * captured.  So if no member returns a block, asks the members in turn for all of their cached
+ * blocks.  If that fails, too, trims the upstream allocators of all members.  Returns the bytes of
+ * the returned blocks, or else the bytes that the upstream allocators returned. */
 gsize
 _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
 {

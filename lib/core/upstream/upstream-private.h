@@ -22,7 +22,8 @@
  * the upstream allocator for this memory. */
 typedef struct
 {
-  gsize size;          /* bytes; the caller sets this field before _tarn_pool_reserve () */
+  /* The number of bytes.  The caller sets this field before it calls _tarn_pool_reserve (). */
+  gsize size;
   gboolean is_limited; /* TRUE if the pool had a limit during _tarn_pool_reserve () */
   /* TRUE if an attempt to reserve the bytes failed, or took cached blocks to make room. */
   gboolean was_short;
@@ -31,7 +32,7 @@ typedef struct
   guint64 ended_give_backs;
 } TarnReservation;
 
-/* miss.c */
+/* Functions of miss.c */
 TarnBlock *_tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue);
 TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
                                      TarnQueue *queue, gboolean *was_short, GError **error);
@@ -46,12 +47,12 @@ gsize _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is
 gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
 void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
 
-/* budget.c: asks the backend for the device's total and free bytes.  Sets a number to G_MAXUINT64
+/* Asks the backend for the device's total and free bytes (budget.c).  Sets a number to G_MAXUINT64
  * if the backend does not know it. */
 gboolean _tarn_pool_get_device_memory (TarnAllocator *upstream, guint64 *device_bytes,
                                        guint64 *free_bytes, GError **error);
 
-/* aside.c.  The callers do not hold the pool's lock. */
+/* Functions of aside.c.  The callers do not hold the pool's lock. */
 gboolean _tarn_pool_is_retained (const TarnPool *pool, const TarnBlock *block);
 gboolean _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_end_aside (TarnPool *pool);
@@ -60,23 +61,25 @@ TarnBlock *_tarn_pool_end_aside (TarnPool *pool);
  * their memory (aside.c).  Frees each block whose memory the program does not refer to any more.
  * Returns TRUE if it has freed a block. */
 gboolean _tarn_pool_free_aside (TarnPool *pool);
-/* Checks a few of the blocks that are set aside.  Calls @free_block for each block whose memory the
- * program does not refer to any more.  @free_block must not call _tarn_pool_look_aside (). */
+/* Checks a few of the blocks that are set aside (freed while the program still had references to
+ * their memory).  Calls @free_block for each block whose memory the program does not refer to any
+ * more.  @free_block must not call _tarn_pool_look_aside (). */
 typedef void (*TarnFreeBlock) (TarnBlock *block);
 void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 
-/* limit.c */
+/* Functions of limit.c */
 gboolean _tarn_pool_tell_limit (TarnPool *pool);
 gboolean _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error);
 void _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation);
-/* The callers of the next two functions hold the pool's lock. */
+/* The callers of _tarn_pool_fit_ceiling () and _tarn_pool_note_limit_room () hold the pool's
+ * lock. */
 void _tarn_pool_fit_ceiling (TarnPool *pool);
 void _tarn_pool_note_limit_room (TarnPool *pool);
 gboolean _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation,
                                   gsize alignment, const TarnQueue *queue, TarnMemory *memory,
                                   guint64 *owner, GError **error);
 
-/* reclaim.c */
+/* Functions of reclaim.c */
 GPtrArray *_tarn_reclaim_funcs_new (void);
 gboolean _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream);
 
