@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#define LEGACY ((CUstream) GUINT_TO_POINTER (1)) /* CU_STREAM_LEGACY */
+#define LEGACY ((CUstream) GUINT_TO_POINTER (1)) /* the constant CU_STREAM_LEGACY of <cuda.h> */
 
 /* Copies device memory to the host.  The driver waits for earlier commands on the default stream.
  * The copy is complete when this function returns. */

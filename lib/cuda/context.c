@@ -13,7 +13,7 @@
 
 #include "context-private.h"
 
-#define CAPTURE_MODE_RELAXED 2 /* CU_STREAM_CAPTURE_MODE_RELAXED */
+#define CAPTURE_MODE_RELAXED 2 /* CU_STREAM_CAPTURE_MODE_RELAXED of <cuda.h> */
 
 static gboolean
 set_lost (GError **error)
@@ -48,7 +48,7 @@ is_current (const TarnCudaContext *context)
   unsigned long long id;
   CUcontext current;
 
-  if (driver->cuCtxGetId != NULL) /* a NULL handle means the current context */
+  if (driver->cuCtxGetId != NULL) /* cuCtxGetId () takes NULL for the current context */
     return driver->cuCtxGetId (NULL, &id) == TARN_CUDA_SUCCESS && id == context->id;
   return driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS && current == context->handle;
 }

@@ -5,7 +5,7 @@
  * pycuda.tools.make_default_context() and pycuda.autoinit do.  CUDA's runtime uses the primary
  * context, too, so Tarn and libraries that use the runtime can access each other's memory. */
 
-#define _GNU_SOURCE 1 /* secure_getenv () */
+#define _GNU_SOURCE 1 /* makes <stdlib.h> declare secure_getenv () */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "common/shorten-private.h"
 #include "context-private.h"
 
-#define MAX_FILE_BYTES 64 /* the most bytes of a file that names a device */
+#define MAX_FILE_BYTES 64 /* the greatest size of a file that names a device */
 
 /* The user's choice of a device.  The field text is the choice itself, for example "1".  The field
  * source is the place where Tarn found the choice, for example "CUDA_DEVICE".  Both fields are NULL

@@ -25,12 +25,12 @@ typedef enum
 } Attribute;
 
 /* The device attributes (CUdevice_attribute) that this file reads.  A driver that has all functions
- * that Tarn requires may still be too old to know the attributes that are marked as recent. */
+ * that Tarn requires may still be too old to know the attributes whose is_recent is TRUE. */
 static const struct
 {
   unsigned int number;
   const gchar *name;
-  gint least; /* the least valid value */
+  gint least; /* Tarn refuses values below this one */
   gboolean is_recent;
 } attributes[N_ATTRIBUTES] = {
   [MAJOR] = { 75, "COMPUTE_CAPABILITY_MAJOR", 1, FALSE },

@@ -16,10 +16,10 @@
 
 #include <tarn/cuda.h>
 
-typedef struct CUevent_st *CUevent; /* as <cuda.h> declares it */
+typedef struct CUevent_st *CUevent; /* the same declaration as in <cuda.h> */
 
 #ifdef CUDA_VERSION
-typedef CUuuid TarnCudaUuid; /* if <cuda.h> is included, as by a test */
+typedef CUuuid TarnCudaUuid; /* the type of <cuda.h>, which a test includes */
 #else
 typedef struct
 {
@@ -43,7 +43,7 @@ typedef struct
    * descriptor; 0 if it cannot be exported */
   unsigned int handle_types;
   TarnCudaOwnLocation location;
-  void *windows; /* always NULL */
+  void *windows; /* Tarn always sets this field to NULL */
   unsigned char compression;
   unsigned char rdma; /* nonzero if GPUDirect RDMA can access the memory */
   unsigned short usage;

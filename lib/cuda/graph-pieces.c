@@ -22,7 +22,7 @@
 typedef struct
 {
   gint ref_count; /* atomic */
-  TarnPool *pool; /* a reference */
+  TarnPool *pool; /* the struct owns a reference */
   TarnAllocatorOps ops;
   gpointer data; /* the user_data that the functions in ops need */
 } Lender;
@@ -32,17 +32,17 @@ typedef struct
 typedef struct
 {
   void (*give_back) (Lender *lender, TarnMemory memory, gsize size);
-  Lender *lender; /* a reference */
+  Lender *lender; /* the struct owns a reference */
   TarnMemory memory;
   gsize size;
 } Leaving;
 
 typedef struct
 {
-  Lender *lender;   /* a reference */
-  gint is_released; /* atomic; TRUE if the graphs are gone */
+  Lender *lender;   /* the struct owns a reference */
+  gint is_released; /* atomic; TRUE if the allocator's graphs are gone */
   TarnMutex lock;   /* guards used, spare and known */
-  GHashTable *used; /* the pool's blocks that heaps use: address -> TarnBlock */
+  GHashTable *used; /* maps the address of each block of the pool that heaps use to its TarnBlock */
   /* An array of spare blocks.  A spare block belongs to the pool, and a heap has freed it.  The
    * allocator keeps it for the next requests of its heaps. */
   GPtrArray *spare;
@@ -70,7 +70,7 @@ leaving_new (void)
 
 static void __attribute__ ((constructor)) make_list (void) { leaving = leaving_new (); }
 
-/* Freeing */
+/* Functions that queue freed memory, and return queued memory to the pools */
 
 /* Stores the length of the list of freed memory in n_leaving, for threads that do not hold the
  * lock.  A thread that ends a capture first lowers the number of captures, and then reads this
@@ -248,7 +248,7 @@ _tarn_cuda_graph_pieces_settle_and_wait (void)
   become_settler (TRUE);
 }
 
-/* Captures */
+/* Functions that count the captures in progress */
 
 static guint n_captures; /* atomic: the number of captures in progress that Tarn knows of */
 
@@ -264,7 +264,7 @@ _tarn_cuda_is_anything_captured (void)
   return __atomic_load_n (&n_captures, __ATOMIC_SEQ_CST) > 0;
 }
 
-/* Order */
+/* Functions for streams and events (TarnAllocatorOps) */
 
 /* The only event that event_record () returns.  It counts as completed. */
 #define DONE GUINT_TO_POINTER (1)
@@ -336,7 +336,7 @@ set_order (TarnAllocatorOps *ops)
   ops->event_release = event_release;
 }
 
-/* Virtual memory */
+/* Functions for virtual memory (TarnAllocatorOps) */
 
 static gboolean
 pieces_addresses_reserve (gpointer user_data, gsize size, TarnMemory *addresses, GError **error)
@@ -477,7 +477,7 @@ pieces_backing_stays (gpointer user_data)
   return !g_atomic_int_get (&((Pieces *) user_data)->is_released);
 }
 
-/* Blocks of the pool */
+/* Functions that allocate and free blocks of the pool (TarnAllocatorOps) */
 
 /* Takes the smallest spare block (a block that a heap has freed) of at least @size bytes.  Returns
  * NULL if there is none. */
@@ -571,7 +571,7 @@ pieces_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size
   return TRUE;
 }
 
-/* Life */
+/* Functions that make and release the allocator */
 
 static void
 release (Pieces *self)
@@ -600,7 +600,7 @@ pieces_end (gpointer user_data)
   _tarn_mutex_clear (&self->lock);
   lender_unref (self->lender);
   g_free (self);
-  /* returns to the pools the memory of blocks that outlived their graph */
+  /* Blocks may have outlived their graph.  This call returns their memory to the pools. */
   _tarn_cuda_graph_pieces_settle ();
 }
 

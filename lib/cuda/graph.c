@@ -25,8 +25,8 @@
 
 typedef struct
 {
-  guint64 id;     /* never reused */
-  TarnPool *pool; /* the program's pool; a reference */
+  guint64 id;     /* no other graph ever gets this id */
+  TarnPool *pool; /* a reference to the program's pool */
   /* the handle of the stream on which the capture begins; the program keeps this stream alive until
    * tarn_cuda_pool_end_graph () returns, and that function waits until n_asking is 0 */
   gpointer handle;
@@ -35,10 +35,10 @@ typedef struct
   /* TRUE from tarn_cuda_pool_begin_graph () until the program calls tarn_cuda_pool_end_graph () or
    * releases the graph */
   gboolean is_open;
-  /* the number of threads that are asking the driver about the stream with this handle */
+  /* the number of threads that are asking the driver about the stream (the field handle) */
   guint n_asking;
-  TarnAllocator *pieces; /* the allocator below the heap of the graph's pool; a reference */
-  TarnPool *own;         /* the graph's own pool; a reference */
+  TarnAllocator *pieces; /* a reference to the allocator below the heap of the graph's pool */
+  TarnPool *own;         /* a reference to the graph's own pool */
 } Graph;
 
 static TarnMutex lock = TARN_MUTEX_INIT; /* a thread that takes this lock holds no pool's lock */
@@ -117,7 +117,7 @@ find_unknown (const TarnPool *pool, guint64 after)
   return found;
 }
 
-/* Captures */
+/* Functions that find out which graph a stream is being captured into */
 
 /* Asks the driver for the id of the capture that a stream is in.  Returns 0 if the stream is in no
  * capture, if the capture or the call has failed, or if this is the legacy stream.  Also returns 0
@@ -267,7 +267,7 @@ close_graph (Graph *graph)
   return await_askers (graph);
 }
 
-/* Life */
+/* Functions that make and free graphs, and the public functions */
 
 /* Makes the pool of a graph.  The graph's pool has the flag TARN_POOL_FINDABLE, because it serves
  * requests to the program's pool, which may have this flag.  (With the flag, the program can find

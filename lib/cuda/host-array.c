@@ -82,7 +82,7 @@ tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, g
   made.data = tarn_cuda_block_get_host_pointer (made.block);
   if (made.data == NULL && tarn_block_get_alloc_size (made.block) > 0)
     {
-      /* the host cannot access the memory; the call above has logged a message */
+      /* The host cannot access the memory; tarn_cuda_block_get_host_pointer () has logged that. */
       tarn_block_free (made.block);
       return FALSE;
     }

@@ -40,9 +40,9 @@ typedef struct
 {
   TarnMutex lock;
   gboolean is_made; /* TRUE if Tarn has tried to compile the kernel */
-  CUmodule module;  /* NULL if the kernel is not compiled, or cannot be */
+  CUmodule module;  /* NULL if Tarn has not compiled the kernel, or cannot compile it */
   CUfunction function;
-  CUdeviceptr first; /* 8 bytes on the device, for the result */
+  CUdeviceptr first; /* 8 bytes on the device, to which the kernel writes its result */
 } TarnCudaFinder;
 
 typedef struct

@@ -83,7 +83,7 @@ typedef struct
 } Busy;
 
 static TarnMutex lock = TARN_MUTEX_INIT; /* guards busy_contexts, and the structs in it */
-static GSList *busy_contexts;            /* of Busy */
+static GSList *busy_contexts;            /* a list of Busy */
 
 /* Finds the Busy struct of a context in which threads look up functions.  Returns NULL if no thread
  * looks up a function in the context.  The caller holds this file's lock. */
@@ -159,7 +159,7 @@ postpone_unload (gpointer context, CUmodule module)
   return busy != NULL;
 }
 
-/* Modules */
+/* Functions for the memo of modules */
 
 static void
 unload_module (gpointer unused, gpointer module, gpointer context, gboolean is_dead)
@@ -201,7 +201,7 @@ tarn_cuda_module_memo_get (TarnMemo *memo, CUcontext context, GBytes *image, CUm
   return TRUE;
 }
 
-/* Functions */
+/* Functions for the memo of CUDA functions */
 
 static gboolean
 read_key (TarnCudaFunctionKey *key, gconstpointer theirs, GError **error)

@@ -10,7 +10,8 @@
 #include "common/struct-private.h"
 #include "occupancy-private.h"
 
-/* CUfunction_attribute */
+/* The attributes of a function that this file reads.  The numbers are those of <cuda.h>
+ * (CUfunction_attribute). */
 typedef enum
 {
   MAX_THREADS_PER_BLOCK = 0,

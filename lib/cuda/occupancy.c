@@ -59,7 +59,8 @@ _tarn_cuda_read_device_data (TarnCudaDeviceData *ours, const TarnCudaDeviceData 
   return _tarn_struct_read_or_set_error (ours, sizeof *ours, theirs, "TarnCudaDeviceData", error);
 }
 
-/* The lowest limit among the limits considered so far: its kind, and the number of blocks. */
+/* The lowest limit among the limits considered so far: its kind, and the number of blocks that it
+ * allows. */
 typedef struct
 {
   guint64 blocks;

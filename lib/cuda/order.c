@@ -33,7 +33,7 @@
 static gpointer
 get_own_per_thread (void)
 {
-  static gsize n_threads; /* atomic */
+  static gsize n_threads; /* atomic; the latest number that a thread has got */
   static _Thread_local gsize number;
 
   if (number == 0)
@@ -98,7 +98,7 @@ leave_home (const TarnCudaHome *home, const TarnCudaScope *scope)
   _tarn_cuda_context_leave (&home->context, scope);
 }
 
-/* Events */
+/* Functions that take, keep and destroy events */
 
 gboolean
 _tarn_cuda_home_init (TarnCudaHome *home, CUcontext context, GError **error)
@@ -156,7 +156,7 @@ _tarn_cuda_home_clear (TarnCudaHome *home)
 static CUevent
 take_event (TarnCudaHome *home, GError **error)
 {
-  const unsigned int no_timing = 2; /* CU_EVENT_DISABLE_TIMING */
+  const unsigned int no_timing = 2; /* CU_EVENT_DISABLE_TIMING of <cuda.h> */
   const TarnCudaDriver *driver = home->context.driver;
   CUevent event = NULL;
 
@@ -193,7 +193,7 @@ event_release (gpointer user_data, gpointer event)
     destroy_events (home, &event, 1);
 }
 
-/* Streams */
+/* Functions that order the uses of memory on streams, and the public functions */
 
 gboolean
 _tarn_cuda_check_stream (const TarnCudaContext *context, gpointer handle, GError **error)

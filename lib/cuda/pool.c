@@ -4,7 +4,7 @@
  * Makes the pool of device memory that most programs want.  The pool's allocator uses virtual
  * memory or cuMemAlloc (), whichever works. */
 
-#define _GNU_SOURCE 1 /* secure_getenv () */
+#define _GNU_SOURCE 1 /* makes <stdlib.h> declare secure_getenv () */
 
 #include <stdlib.h>
 #include <tarn/cuda.h>
@@ -54,7 +54,7 @@ plain_works (TarnAllocator *allocator, gsize size)
 static void
 tell_why_plain (const TarnCudaMemoryAllocator *self, const GError *reason)
 {
-  static gint is_told; /* atomic */
+  static gint is_told; /* atomic; TRUE if the message was logged */
 
   if (g_atomic_int_compare_and_exchange (&is_told, FALSE, TRUE))
     g_message ("%s: pools of CUDA device %d have plain memory, because its virtual memory does not "

@@ -5,7 +5,7 @@
  * device or state its name, Tarn logs the error and leaves the device out.  If the driver does not
  * state another fact, such as the UUID, the field is NULL or 0. */
 
-#define _GNU_SOURCE 1 /* secure_getenv () */
+#define _GNU_SOURCE 1 /* makes <stdlib.h> declare secure_getenv () */
 
 #include <stdlib.h>
 

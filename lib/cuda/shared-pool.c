@@ -5,7 +5,7 @@
  * in the device's primary context.  CUDA's runtime uses this context, too, and so do PyTorch and
  * CuPy, which call the runtime. */
 
-#define _GNU_SOURCE 1 /* secure_getenv () */
+#define _GNU_SOURCE 1 /* makes <stdlib.h> declare secure_getenv () */
 
 #include "shared-pool-private.h"
 
@@ -21,13 +21,13 @@
 
 static TarnCudaShared *shared_pools[MAX_DEVICES]; /* atomic: the newest pool of each device */
 
-/* The environment */
+/* Functions that read the settings from the environment */
 
 /* The settings that this file reads from the environment, once.  A set-user-ID program does not
  * read them. */
 typedef struct
 {
-  gchar *limit; /* nullable */
+  gchar *limit; /* the value of TARN_CUDA_LIMIT; NULL if it is not set */
   gboolean prints_stats;
 } Settings;
 
@@ -49,7 +49,7 @@ get_settings (void)
   return &settings;
 }
 
-/* Statistics, at exit */
+/* Functions that print statistics at exit */
 
 static void
 print_row (TarnCudaShared *shared)
@@ -99,7 +99,7 @@ print_stats_at_exit (void)
     _tarn_once (&once, have_stats_printed);
 }
 
-/* Pools */
+/* Functions that make and find the shared pools */
 
 static gboolean
 retain (TarnCudaContext *context, CUdevice device, GError **error)

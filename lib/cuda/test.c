@@ -3,7 +3,7 @@
  *
  * Adds tests that run once on each chosen CUDA device.  Each run has its own context. */
 
-#define _GNU_SOURCE 1 /* secure_getenv () */
+#define _GNU_SOURCE 1 /* makes <stdlib.h> declare secure_getenv () */
 
 #include "common/device-tests-private.h"
 #include "context-private.h"

@@ -13,7 +13,7 @@
 #include "common/struct-private.h"
 #include "memory-private.h"
 
-/* Facts about a device */
+/* Functions that ask the driver about a device */
 
 /* Finds the value of a device's attribute.  The value is 0 if the driver does not know the
  * attribute. */
@@ -98,7 +98,7 @@ find_rdma (TarnCudaVirtual *self, const TarnCudaContext *context, GError **error
   return TRUE;
 }
 
-/* Options that the program passes */
+/* Functions that apply the program's options */
 
 static gboolean
 set_not_supported (GError **error, CUdevice device, const gchar *what)
@@ -240,7 +240,7 @@ _tarn_cuda_virtual_clear (TarnCudaVirtual *self)
   g_free (self->access);
 }
 
-/* Functions for a heap */
+/* Functions that a heap calls for virtual memory */
 
 /* Returns TRUE if a call of the driver succeeded.  Otherwise returns FALSE with an error whose
  * message contains @size. */

@@ -22,21 +22,22 @@
 #define MIN_EXPLAINED 0.9
 
 #define MAX_BANKS 128
-/* in bytes: the patterns cannot show banks whose widths add up to more than this */
+/* The patterns cannot show banks whose widths add up to more bytes than this. */
 #define MAX_PERIOD_BYTES 1024
 
-/* Patterns */
+/* Functions for access patterns, and for possible layouts of banks */
 
-/* Lists the access patterns that fit into @bytes of local memory.  What the patterns show:
+/* Lists the access patterns that fit into @bytes of local memory.  The patterns have different
+ * purposes:
  *
- * - strides that are powers of two: the number of banks.  The time grows with the stride until all
- *   lanes access one bank.
- * - odd strides: whether the memory has banks, or is a cache.  An odd stride spreads the lanes over
- *   many banks, however far apart their words are.
- * - pairs and fours of lanes: the width of a bank.  Two neighbouring lanes access words that are a
- *   multiple of the number of banks apart, plus 1 or 2 words.  If a bank is wider than these 1 or 2
- *   words, the two words are in one bank, but in different rows, so the lanes conflict.
- * - two halves of the lanes: the number of lanes that access the memory at a time.  Each half
+ * - Strides that are powers of two show the number of banks.  The time grows with the stride until
+ *   all lanes access one bank.
+ * - Odd strides show whether the memory has banks, or is a cache.  An odd stride spreads the lanes
+ *   over many banks, however far apart their words are.
+ * - Pairs and fours of lanes show the width of a bank.  Two neighbouring lanes access words that
+ *   are a multiple of the number of banks apart, plus 1 or 2 words.  If a bank is wider than these
+ *   1 or 2 words, the two words are in one bank, but in different rows, so the lanes conflict.
+ * - Two halves of the lanes show the number of lanes that access the memory at a time.  Each half
  *   accesses one bank.  In some patterns the two halves access the same bank, in others different
  *   banks.  If the halves take turns, all these patterns take equally long. */
 guint
@@ -131,7 +132,7 @@ _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *mem
   return FALSE;
 }
 
-/* Lines */
+/* Functions that fit a line to the times of patterns */
 
 /* The time and the number of passes of each pattern.  A fit leaves out patterns of weight 0. */
 typedef struct
@@ -249,7 +250,7 @@ fit_points (Points *points, Fit *fit)
   fit->slowdown = get_slowdown (points);
 }
 
-/* The answer */
+/* Functions that choose the layout of banks */
 
 /* Computes the result from the best fit (@best) and the second best (@next).  The two fits are of
  * different layouts of banks. */

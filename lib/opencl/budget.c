@@ -33,7 +33,7 @@ ask_device (cl_device_id device, guint64 *bytes, guint64 *free_bytes, GError **e
   if (!_tarn_opencl_has_extension (extensions, FREE_MEMORY_EXTENSION))
     return TRUE;
   status = _tarn_cl.clGetDeviceInfo (device, FREE_MEMORY_AMD, sizeof free_kib, free_kib, NULL);
-  if (status == CL_INVALID_VALUE) /* an older version of the extension */
+  if (status == CL_INVALID_VALUE) /* older versions of the extension lack this query */
     return TRUE;
   *free_bytes = (guint64) free_kib[0] << 10;
   return _tarn_opencl_check (status, "clGetDeviceInfo", error);

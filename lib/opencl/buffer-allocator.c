@@ -36,7 +36,7 @@ typedef struct
 static gboolean
 make_resident (const BufferAllocator *self, cl_mem buffer, gsize size, GError **error)
 {
-  static const guint8 zeros[4]; /* must outlive the command */
+  static const guint8 zeros[4]; /* static, because the array must outlive the command */
   gsize few = MIN (size, sizeof zeros);
   const gchar *call = NULL;
   cl_int status = CL_SUCCESS;

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads and fills memory, for TARN_DEBUG. */
+ * Functions that read and fill the memory of blocks, for the checks of TARN_DEBUG. */
 
 #ifndef TARN_OPENCL_CONTENTS_PRIVATE_H
 #define TARN_OPENCL_CONTENTS_PRIVATE_H

@@ -33,7 +33,7 @@ make_queue (cl_context context, GError **error)
   return _tarn_opencl_check (status, "clCreateCommandQueue", error) ? queue : NULL;
 }
 
-/* Returns TRUE if the allocator has a queue (@home), and the queue runs its commands in order. */
+/* Returns TRUE if an allocator has a queue (home->queue), and this queue runs commands in order. */
 static gboolean
 is_in_order (const TarnOpenclHome *home)
 {

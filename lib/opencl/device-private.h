@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Queries of devices, platforms and contexts. */
+ * Functions that query devices, platforms and contexts. */
 
 #ifndef TARN_OPENCL_DEVICE_PRIVATE_H
 #define TARN_OPENCL_DEVICE_PRIVATE_H
@@ -13,7 +13,7 @@
 #define TARN_DEVICE_COMPUTE_CAPABILITY_MINOR_NV 0x4001
 #define TARN_DEVICE_WARP_SIZE_NV 0x4003
 
-/* PoCL's CL_PLATFORM_NAME. */
+/* The name of PoCL's platform (CL_PLATFORM_NAME). */
 #define TARN_POCL_NAME "Portable Computing Language"
 
 gboolean _tarn_opencl_get_device_value (cl_device_id device, cl_device_info info, gpointer value,

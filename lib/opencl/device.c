@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Queries of a device and its platform. */
+ * Functions that query a device, its platform, and the devices of a context. */
 
 #include "device-private.h"
 

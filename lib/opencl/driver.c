@@ -138,7 +138,8 @@ try_to_load (GError **error)
   GError *failure = NULL;
   Finder from;
 
-  /* Register the error domain now, because the first call may hang in a child of fork (). */
+  /* Register the error domain now: the first call of tarn_opencl_error_quark () may hang if it
+   * takes place in a child of fork (). */
   tarn_opencl_error_quark ();
   if (open_library (&driver, &from, &failure))
     {
@@ -194,7 +195,8 @@ tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data, GError *
 
   if (!tarn_check_fork (error))
     return FALSE;
-  /* Register the error domain now, because the first call may hang in a child of fork (). */
+  /* Register the error domain now: the first call of tarn_opencl_error_quark () may hang if it
+   * takes place in a child of fork (). */
   tarn_opencl_error_quark ();
   if (!find_functions (&from, "the program", &driver, error))
     return FALSE;

@@ -19,8 +19,8 @@ typedef struct
 {
   TarnOpenclHome home; /* must be the first field: see order-private.h */
   TarnOpenclTraits traits;
-  TarnOpenclImageKinds *kinds; /* a reference */
-  TarnPool *buffers;           /* a reference; NULL if images count towards no limit */
+  TarnOpenclImageKinds *kinds; /* the struct owns a reference */
+  TarnPool *buffers; /* the struct owns a reference; NULL if images count towards no limit */
 } ImageAllocator;
 
 static void
@@ -37,7 +37,8 @@ static gboolean
 make_resident (const ImageAllocator *self, cl_mem image, const TarnOpenclImageKind *kind,
                GError **error)
 {
-  static const cl_uint color[4]; /* the color black: all bits are 0, as integers and as floats */
+  /* The color black for any type of channel: 0 has the same bits as an integer and as a float. */
+  static const cl_uint color[4];
   static const size_t origin[3], region[3] = { 1, 1, 1 };
   gboolean fills = self->traits.command == TARN_OPENCL_FILL;
   cl_int status;
@@ -160,7 +161,7 @@ set_no_images (GError **error, const gchar *why)
   g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, "there are no images: %s", why);
 }
 
-/* Fails if the device or the library has no images. */
+/* Fails if the device or the OpenCL library does not support images. */
 static gboolean
 check_support (cl_device_id device, const TarnOpenclTraits *traits, GError **error)
 {

@@ -44,11 +44,11 @@ struct _TarnOpenclImageKinds
 {
   gint ref_count;       /* atomic */
   TarnMutex lock;       /* guards the fields below */
-  GHashTable *by_kind;  /* a set of Entry, owned */
-  GHashTable *by_bytes; /* bytes -> Entry */
+  GHashTable *by_kind;  /* a set that owns each Entry */
+  GHashTable *by_bytes; /* maps the number of bytes of a kind to its Entry */
 };
 
-/* Kinds from the program's arguments */
+/* Functions that make a kind from the program's arguments */
 
 /* The types of images that a pool can have, and the fields of cl_image_desc that each type uses. */
 static const struct
@@ -172,7 +172,7 @@ _tarn_opencl_image_kind_describe (const TarnOpenclImageKind *kind)
   return g_string_free (text, FALSE);
 }
 
-/* Bytes */
+/* Functions that count the bytes of an image */
 
 /* Returns the number of channels of a channel order, or 4, the greatest, for an unknown order. */
 static gsize
@@ -192,7 +192,7 @@ count_channels (cl_channel_order order)
     case CL_RGx:
       return 2;
     default:
-      return 4; /* drivers pad three channels to four, except in the packed formats below */
+      return 4; /* drivers pad 3 channels to 4, except in packed formats: see get_pixel_bytes () */
     }
 }
 
@@ -251,7 +251,7 @@ count_bytes (const TarnOpenclImageKind *kind, gsize *bytes, GError **error)
   return FALSE;
 }
 
-/* The table */
+/* Functions for the tables of kinds */
 
 static guint
 mix (guint hash, guint64 value)

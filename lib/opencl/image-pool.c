@@ -33,9 +33,9 @@ typedef struct
 struct _TarnOpenclImagePool
 {
   gint ref_count;              /* atomic */
-  TarnPool *pool;              /* the pool of images, a reference */
-  TarnOpenclImageKinds *kinds; /* a reference */
-  TarnPool *buffers;           /* the pool of buffers, a reference; NULL if there is none */
+  TarnPool *pool;              /* a reference to the pool of images */
+  TarnOpenclImageKinds *kinds; /* the struct owns a reference */
+  TarnPool *buffers;           /* a reference to the pool of buffers; NULL if there is none */
   /* the user data of the reclaim function free_images (), which the pool of buffers owns; NULL if
    * there is no pool of buffers */
   Link *link;

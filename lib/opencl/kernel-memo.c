@@ -72,8 +72,9 @@ key_equal (gconstpointer a, gconstpointer b)
  * then get the same address and be mistaken for the old one. */
 typedef struct
 {
-  TarnOpenclKernelKey key; /* first */
-  gboolean has_device;     /* TRUE if the copy has a reference to the device */
+  /* must be the first field, because key_hash () reads an OwnKey as a TarnOpenclKernelKey */
+  TarnOpenclKernelKey key;
+  gboolean has_device; /* TRUE if the copy has a reference to the device */
 } OwnKey;
 
 /* Copies a key for the memo.  The key is readable, because the memo copies only keys for which it
@@ -132,7 +133,7 @@ read_complete_key (TarnOpenclKernelKey *key, gconstpointer theirs, GError **erro
   return FALSE;
 }
 
-/* Programs */
+/* Functions for the memo of programs */
 
 static gpointer
 program_ref (gpointer unused, gpointer program)
@@ -170,7 +171,7 @@ program_memo_new (void)
   return tarn_opencl_context_memo_new (&ops, compute_program, NULL, NULL);
 }
 
-/* Kernels */
+/* Functions for the memo of kernels */
 
 static gpointer
 kernel_ref (gpointer unused, gpointer kernel)

@@ -26,7 +26,7 @@
 #define LAUNCH_SECONDS 0.5e-3
 #define MAX_STEPS (1u << 20)
 #define MAX_CALIBRATION_TIME G_TIME_SPAN_SECOND
-/* time limit of the calibration and all rounds; does not cut the first round short */
+/* the time limit of the calibration and all rounds; the first round runs to its end in any case */
 #define MAX_TIME (2 * G_TIME_SPAN_SECOND)
 
 /* The kernel that is timed.  Each work item follows eight chains of loads: each load gets the index
@@ -55,14 +55,14 @@ static const gchar source[]
 /* The objects of a measurement; NULL until they are made. */
 typedef struct
 {
-  cl_device_id device; /* borrowed */
+  cl_device_id device; /* the caller's device, without a reference */
   cl_context context;
   cl_command_queue queue;
   cl_program program;
   cl_kernel kernel;
   cl_mem results;
-  guint lanes;  /* a power of two */
-  size_t items; /* a multiple of lanes */
+  guint lanes;  /* the number of lanes; a power of two */
+  size_t items; /* the number of work items; a multiple of lanes */
   /* bytes of local memory of a launch; the same number for all patterns, so that the device is set
    * up only once */
   guint local_bytes;
@@ -94,7 +94,7 @@ not_supported (GError **error, const gchar *reason)
   return FALSE;
 }
 
-/* Queries of the device */
+/* Functions that query the device, and choose work items and patterns */
 
 static gboolean
 get_kernel_info (const Bench *bench, cl_kernel_work_group_info name, size_t *value, GError **error)
@@ -177,7 +177,7 @@ choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **err
   return TRUE;
 }
 
-/* Objects */
+/* Functions that make OpenCL objects */
 
 static gboolean
 make_program (Bench *bench, GError **error)
@@ -223,7 +223,7 @@ make_results (Bench *bench, GError **error)
   return _tarn_opencl_check (status, "clSetKernelArg", error);
 }
 
-/* Timing */
+/* Functions that time the patterns */
 
 static gboolean
 set_pattern (Bench *bench, const TarnBankPattern *pattern, GError **error)

@@ -33,7 +33,7 @@ gboolean _tarn_opencl_check_flags (cl_mem_flags flags, GError **error);
 
 /* Returns TRUE if the program still has a reference to the memory object of a block that the
  * program frees.  Returns FALSE if the program has none, or if the driver's reference counts do not
- * show it. */
+ * show whether it has one. */
 gboolean _tarn_opencl_is_retained (cl_mem object, const TarnOpenclTraits *traits);
 
 /* Releases a memory object.  If that fails, logs a message with @what, such as "a buffer". */

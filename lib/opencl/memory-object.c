@@ -11,7 +11,7 @@
 #include "driver-private.h"
 #include "status-private.h"
 
-#define NVIDIA 0x10de /* the vendor's number on the PCI bus */
+#define NVIDIA 0x10de /* NVIDIA's vendor number on the PCI bus */
 #define NVIDIA_PLATFORM "NVIDIA CUDA"
 
 /* Chooses the command that makes the driver allocate the memory of a new buffer or image:
@@ -75,7 +75,7 @@ _tarn_opencl_check_flags (cl_mem_flags flags, GError **error)
   return FALSE;
 }
 
-/* Usually the reference count is 1.  Then this function returns FALSE without a second query. */
+/* Returns FALSE after a single query if the reference count is 1, which is the usual case. */
 gboolean
 _tarn_opencl_is_retained (cl_mem object, const TarnOpenclTraits *traits)
 {

@@ -19,7 +19,8 @@ gboolean
 _tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_command_queue queue,
                         GError **error)
 {
-  /* Register the error domain now, because the first call may hang in a child of fork (). */
+  /* Register the error domain now: the first call of tarn_opencl_error_quark () may hang if it
+   * takes place in a child of fork (). */
   tarn_opencl_error_quark ();
   if (!_tarn_opencl_check (_tarn_cl.clRetainContext (context), "clRetainContext", error))
     return FALSE;

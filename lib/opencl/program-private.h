@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Programs that are built from a source. */
+ * A function that builds an OpenCL program from its source. */
 
 #ifndef TARN_OPENCL_PROGRAM_PRIVATE_H
 #define TARN_OPENCL_PROGRAM_PRIVATE_H

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Programs that are built from a source. */
+ * Builds OpenCL programs from their source. */
 
 #include "driver-private.h"
 #include "program-private.h"

@@ -6,7 +6,7 @@
  * names the platform, and continues without the answer.  So one faulty driver does not keep a
  * program from using the devices of other drivers. */
 
-#define _GNU_SOURCE 1 /* secure_getenv () */
+#define _GNU_SOURCE 1 /* makes <stdlib.h> declare secure_getenv () */
 
 #include <stdlib.h>
 
@@ -23,14 +23,14 @@ typedef struct
 {
   cl_device_id id;
   gchar *name, *vendor; /* NULL if the query failed */
-  gchar *uuid, *pci;    /* NULL if the driver states none */
+  gchar *uuid, *pci;    /* NULL if the driver does not state the field */
 } Device;
 
 typedef struct
 {
   cl_platform_id id;
   gchar *name, *vendor;
-  GArray *devices; /* of Device */
+  GArray *devices; /* an array of Device */
 } Platform;
 
 static void
@@ -75,7 +75,7 @@ get_uuid (cl_device_id device)
 static gchar *
 get_pci (cl_device_id device)
 {
-  cl_uint address[4]; /* domain, bus, device, function */
+  cl_uint address[4]; /* the numbers of the PCI domain, bus, device and function */
 
   if (_tarn_cl.clGetDeviceInfo (device, DEVICE_PCI_BUS_INFO_KHR, sizeof address, address, NULL)
       != CL_SUCCESS)

@@ -17,7 +17,7 @@ tarn_opencl_error_quark (void)
   return _tarn_quark (&known, "tarn-opencl-error-quark");
 }
 
-#define NO_PLATFORM -1001 /* cl_khr_icd's CL_PLATFORM_NOT_FOUND_KHR */
+#define NO_PLATFORM -1001 /* CL_PLATFORM_NOT_FOUND_KHR of the extension cl_khr_icd */
 
 /* The names of statuses.  Statuses newer than OpenCL 1.2 are numbers here, because Tarn also builds
  * with headers of OpenCL 1.2. */

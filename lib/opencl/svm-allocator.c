@@ -17,7 +17,7 @@
 #include "status-private.h"
 #include "svm-frees-private.h"
 
-/* Constants newer than OpenCL 1.2. */
+/* Constants of OpenCL 2.0, which headers of OpenCL 1.2 lack. */
 #define MEM_SVM_FINE_GRAIN_BUFFER (1 << 10)
 #define MEM_SVM_ATOMICS (1 << 11)
 
@@ -29,7 +29,7 @@
 typedef struct
 {
   TarnOpenclHome home;    /* must be the first field: see order-private.h */
-  TarnOpenclFrees *frees; /* a reference */
+  TarnOpenclFrees *frees; /* the struct owns a reference */
   cl_uint alignment;
   cl_bitfield flags;
 } SvmAllocator;

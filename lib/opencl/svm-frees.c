@@ -20,7 +20,9 @@
 
 #include "common/lock-private.h"
 
-#define PATIENCE G_GINT64_CONSTANT (1000000) /* microseconds */
+/* A queue that frees no memory for PATIENCE counts as stuck.  A request waits for a stuck queue
+ * only for SHORT_PATIENCE.  Both times are in microseconds. */
+#define PATIENCE G_GINT64_CONSTANT (1000000)
 #define SHORT_PATIENCE G_GINT64_CONSTANT (10000)
 
 /* A queue that is to free memory.  It is in TarnOpenclFrees.queues as long as it has references. */
@@ -42,7 +44,7 @@ struct _TarnOpenclFrees
   gint ref_count;
   TarnMutex lock;
   TarnCond changed;
-  /* Guarded by the lock: */
+  /* The lock guards the fields below. */
   GPtrArray *queues; /* an array of TarnOpenclFreeQueue: the queues that are to free memory */
   guint64 n_ended;   /* number of calls of _tarn_opencl_frees_end () for all queues */
 };

@@ -4,7 +4,7 @@
  * Adds tests (g_test).  A test runs once for each chosen device, or once for each platform that has
  * chosen devices. */
 
-#define _GNU_SOURCE 1 /* secure_getenv () */
+#define _GNU_SOURCE 1 /* makes <stdlib.h> declare secure_getenv () */
 
 #include <tarn/opencl.h>
 

@@ -14,7 +14,7 @@
 typedef struct
 {
   TarnMutex lock;
-  GHashTable *blocks; /* address -> TarnBlock in use */
+  GHashTable *blocks; /* maps the address of a block in use to the TarnBlock */
 } __attribute__ ((aligned (64))) Table;
 
 static Table tables[N_TABLES];

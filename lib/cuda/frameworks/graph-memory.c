@@ -32,7 +32,7 @@ typedef struct
   guint n_uses;
   /* a reference to the allocator from which the heaps below the pools get memory */
   TarnAllocator *pieces;
-  GHashTable *pools; /* CUstream -> TarnPool, a reference */
+  GHashTable *pools; /* maps a CUstream to a reference to its TarnPool */
   /* TarnBlocks that the program has freed, and that the store keeps because several streams of a
    * graph use them */
   GPtrArray *kept;
@@ -50,10 +50,10 @@ typedef struct
 /* The lock of this file guards the variables below.  Invariant: the store of each capture is in the
  * list of stores. */
 static TarnMutex lock = TARN_MUTEX_INIT;
-static GPtrArray *stores; /* of Store */
-static GArray *captures;  /* of Capture, the oldest first */
-/* blocks that the program has not freed, and that several streams of a graph use: TarnBlock -> the
- * Store of the block */
+static GPtrArray *stores; /* an array of Store */
+static GArray *captures;  /* an array of Capture, the oldest first */
+/* maps a TarnBlock to its Store, for blocks that the program has not freed, and that several
+ * streams of a graph use */
 static GHashTable *recorded;
 /* the number of captures at the latest call of _tarn_cuda_count_captures () */
 static guint n_counted;
@@ -75,7 +75,7 @@ count (void)
   n_counted = captures->len;
 }
 
-/* Captures and threads */
+/* A function that asks the driver whether a stream is being captured */
 
 gboolean
 _tarn_cuda_is_capturing (CUstream stream)
@@ -87,7 +87,7 @@ _tarn_cuda_is_capturing (CUstream stream)
          && driver->cuStreamIsCapturing (stream, &capturing) == TARN_CUDA_SUCCESS && capturing != 0;
 }
 
-/* Stores */
+/* Functions for stores, and for the beginning and the end of captures */
 
 /* Finds a device's store (the memory of captures) by the two numbers that PyTorch has given it.
  * Returns NULL if there is none.  The caller holds the lock. */
@@ -251,7 +251,7 @@ _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id)
   _tarn_cuda_graph_pieces_settle ();
 }
 
-/* Allocating */
+/* Functions that allocate blocks during a capture, and keep blocks as long as the graph exists */
 
 /* Finds the store (the memory of captures) for a request of this thread on a device: the store of
  * the capture that this thread began on the device.  If this thread began none, finds the store of

@@ -23,7 +23,7 @@ typedef struct
   guint32 line;
 } SourceLocation;
 
-/* A std::string of libstdc++'s new ABI.  The field words only has the size of the string object:
+/* A std::string of libstdc++'s new ABI.  The field "words" only has the size of the string object:
  * libstdc++'s functions access it, and Tarn's code does not. */
 typedef struct
 {
@@ -90,7 +90,8 @@ find_class (Class *class, const gchar *const *libraries, const gchar *name)
   void **vtable = find (libraries, table);
 
   class->type = find (libraries, type);
-  class->vtable = vtable != NULL ? vtable + 2 : NULL; /* skips offset-to-top and type_info */
+  /* Skip the first two entries, offset-to-top and type_info, which are no functions. */
+  class->vtable = vtable != NULL ? vtable + 2 : NULL;
   return class->type != NULL && vtable != NULL;
 }
 

@@ -19,7 +19,7 @@ format (gsize bytes)
 
   for (; i + 1 < G_N_ELEMENTS (units) && value >= 1024; i++)
     value /= 1024;
-  g_ascii_formatd (text, sizeof text, "%.2f", value); /* a decimal point in every locale */
+  g_ascii_formatd (text, sizeof text, "%.2f", value); /* writes a point in every locale */
   return g_strdup_printf ("%s %s", text, units[i]);
 }
 

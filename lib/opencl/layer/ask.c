@@ -252,7 +252,7 @@ _tarn_layer_ask_map_references (LayerContext *context)
   return ask_references (context, &context->counts_maps, count_with_map);
 }
 
-/* The device */
+/* Functions that find out facts about the device and the driver */
 
 /* Returns a string that the device reports, or an empty string if the query fails. */
 static gchar *
@@ -409,10 +409,10 @@ makes_image_of_whole (const LayerContext *context, cl_mem buffer)
   return makes;
 }
 
-/* Returns TRUE if the driver makes correct images of sub-buffers.  Also returns TRUE if it makes no
- * images of whole buffers either, because then no program can expect images of buffers.  Returns
- * UNKNOWN if the layer cannot find out now: the driver lacks memory, makes no queue, or does not
- * run a command within 0.2 s. */
+/* Returns TRUE if the driver makes correct images of sub-buffers.  Also returns TRUE if the
+ * driver makes images neither of sub-buffers nor of whole buffers, because then no program can
+ * expect images of buffers.  Returns UNKNOWN if the layer cannot find out now: the driver lacks
+ * memory, makes no queue, or does not run a command within 0.2 s. */
 static gint
 makes_images_of_parts (LayerContext *context)
 {

@@ -62,7 +62,7 @@ _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset)
   return piece;
 }
 
-/* The end of a buffer */
+/* Functions that release and destroy buffers */
 
 static void end_buffer (LayerBuffer *self);
 
@@ -245,8 +245,8 @@ destroy_after_commands (LayerBuffer *self)
   _tarn_layer_buffer_commands_done (self);
 }
 
-/* @self is a sub-buffer, or an image of a buffer.  Copies the uses of @self (records of commands)
- * to that buffer, because the commands that use @self also use that buffer's memory. */
+/* Copies the uses of @self (records of commands) to the buffer of which @self is made.  The
+ * commands that use @self, a sub-buffer or an image, also use that buffer's memory. */
 static void
 pass_uses_to_whole (LayerBuffer *self)
 {
@@ -298,7 +298,7 @@ end_buffer (LayerBuffer *self)
     destroy (self);
 }
 
-/* The beginning of a buffer */
+/* Functions that make buffers */
 
 /* Allocates a block from a pool.  If the pool has no memory, asks the driver which commands that
  * use released buffers are done, and retries.  If the pool still has no memory, waits for the
@@ -504,7 +504,7 @@ layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties 
   return answer (buffer, status, status_ret);
 }
 
-/* Parts: sub-buffers that the program makes of a buffer, and images that it makes of a buffer */
+/* Functions for parts: sub-buffers and images that the program makes of a buffer */
 
 /* Makes @part refer to @whole, and adds @part to the table of records.  @part is the record of a
  * new sub-buffer or image, @whole the record of the buffer of which it is made. */
@@ -622,7 +622,7 @@ layer_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_ui
   return memory;
 }
 
-/* References */
+/* Functions for the program's references and destructor callbacks */
 
 cl_int CL_API_CALL
 layer_clRetainMemObject (cl_mem object)

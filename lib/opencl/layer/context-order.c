@@ -100,7 +100,9 @@ _tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue)
 
   if (only == NULL)
     return;
-  event = record_event (only, self->reused_number); /* the number changes only in LAYER_ONE_QUEUE */
+  /* No thread changes reused_number now: threads change it only in the state LAYER_ONE_QUEUE, which
+   * has ended. */
+  event = record_event (only, self->reused_number);
   {
     LAYER_LOCKED (&self->lock);
 

@@ -18,7 +18,7 @@
  * that a sub-buffer inherits from its piece. */
 #define SERVED_FLAGS (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS | CL_MEM_ALLOC_HOST_PTR)
 
-/* Pools, and the buffers that may come from them */
+/* Functions for a context's pools, and for the choice of the buffers that come from them */
 
 TarnPool *
 _tarn_layer_context_get_pool (LayerContext *self, LayerMemory memory)
@@ -118,7 +118,7 @@ _tarn_layer_context_trim (LayerContext *self)
       tarn_pool_trim (pools[i], 0);
 }
 
-/* Waiting for commands */
+/* Functions that poll queues, and wait for commands */
 
 /* Returns a reference to the context's queue that the layer polls next.  Successive calls of this
  * function return the context's queues in turn.  Returns NULL if the context has no queue. */
@@ -249,7 +249,7 @@ _tarn_layer_context_make_room (LayerContext *self)
     _tarn_layer_context_trim (g_ptr_array_index (contexts, i));
 }
 
-/* The program's contexts */
+/* Functions that make and free the records of the program's contexts */
 
 /* Frees the record of a context that has no user any more.  The users of a record are the context
  * itself and the allocators of the context's pools.  So the pools are freed already. */

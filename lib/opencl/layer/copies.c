@@ -131,7 +131,7 @@ layer_clEnqueueWriteBufferRect (cl_command_queue queue, cl_mem buffer, cl_bool w
   return status;
 }
 
-/* Copies between boxes */
+/* Functions that copy from one box to another */
 
 /* The arguments of a copy from one box to another. */
 typedef struct
@@ -141,7 +141,7 @@ typedef struct
   const size_t *region;
   cl_uint n_waits;
   const cl_event *waits;
-  cl_event *event; /* nullable */
+  cl_event *event; /* NULL if the program wants no event */
 } BoxCopy;
 
 /* Copies a box by a single command of the driver. */
@@ -289,7 +289,7 @@ layer_clEnqueueCopyBufferRect (cl_command_queue queue, cl_mem from, cl_mem to,
   return status;
 }
 
-/* Copies between buffers and images */
+/* Functions that copy between buffers and images */
 
 /* Computes the number of bytes that a region of an image needs in a buffer.  Returns FALSE if the
  * arguments are invalid.  Then the caller passes the command to the driver, which returns the

@@ -24,11 +24,12 @@ typedef struct
 
 static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnCond changed = TARN_COND_INIT;
-static GQueue tasks = G_QUEUE_INIT; /* of LayerTask, owned, the oldest first */
+static GQueue tasks = G_QUEUE_INIT; /* a queue that owns each LayerTask, the oldest first */
 static gboolean has_thread;
-/* The contexts whose buffers are checked, borrowed.  NULL until the first context is added. */
+/* The contexts whose buffers are checked.  The array has no references to them.  NULL until the
+ * first context is added. */
 static GPtrArray *contexts;
-static guint n_left; /* tasks that are not done */
+static guint n_left; /* the number of tasks that are not done */
 
 /* Waits until there is a task, and takes the oldest one. */
 static LayerTask *

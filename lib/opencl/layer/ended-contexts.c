@@ -10,7 +10,8 @@
 #include "layer-private.h"
 
 static TarnMutex lock;
-/* The records of ended contexts, borrowed.  NULL until the first context is added. */
+/* The records of ended contexts.  The array has no references to them.  NULL until the first
+ * context is added. */
 static GPtrArray *ended;
 
 void

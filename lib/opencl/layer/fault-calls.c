@@ -498,7 +498,7 @@ FAULT_REFERENCE (clReleaseKernel, cl_kernel, KERNEL, -1)
 FAULT_REFERENCE (clRetainEvent, cl_event, EVENT, 1)
 FAULT_REFERENCE (clReleaseEvent, cl_event, EVENT, -1)
 
-/* Functions that fit none of the macros */
+/* Functions for OpenCL calls that none of this file's macros fits */
 
 static cl_int CL_API_CALL
 fault_clRetainMemObject (cl_mem object)
@@ -607,7 +607,7 @@ fault_clEnqueueSVMFree (cl_command_queue queue, cl_uint n, void *addresses[],
   return status;
 }
 
-/* The table of functions */
+/* Functions that fill in and search the table of functions */
 
 #define FAULT_COUNTED(F)                                                                           \
   F (clRetainContext)                                                                              \

@@ -16,7 +16,7 @@ typedef struct _FaultMemory FaultMemory;
 struct _FaultMemory
 {
   gconstpointer handle; /* a cl_mem, or the address of SVM */
-  gsize size;           /* bytes; 0 if it is made of other memory */
+  gsize size;           /* in bytes; 0 if the memory is made of other memory */
   /* The program's references to the memory, plus the number of entries whose @whole is this entry.
    */
   guint references;
@@ -26,14 +26,14 @@ struct _FaultMemory
 };
 
 static TarnMutex lock;       /* guards the two variables below */
-static GHashTable *memories; /* handle -> FaultMemory, owned */
+static GHashTable *memories; /* maps a handle to its FaultMemory, which the table owns */
 static gsize used;
 
 /* The longest chain of memory objects of which each is made of the next one, such as an image, of a
  * sub-buffer, of a buffer. */
 #define MAX_CHAIN 4
 
-static gsize budget; /* bytes, constant; 0 if there is no budget */
+static gsize budget; /* in bytes; constant; 0 if there is no budget */
 
 void
 _tarn_layer_fault_memory_begin (gsize bytes)
@@ -140,7 +140,7 @@ _tarn_layer_fault_release (cl_mem object)
 void
 _tarn_layer_fault_restore (cl_mem object)
 {
-  /* The object, the object of which it is made, and so on. */
+  /* A chain: @object, the object of which @object is made, and so on. */
   cl_mem chain[MAX_CHAIN + 1] = { object };
   gsize sizes[MAX_CHAIN];
   gboolean was_lost[MAX_CHAIN] = { FALSE };
@@ -151,7 +151,7 @@ _tarn_layer_fault_restore (cl_mem object)
   {
     LAYER_LOCKED (&lock);
 
-    /* The entries of the others may have been removed with that of @object. */
+    /* The table may have lost the entries of other objects in the chain with that of @object. */
     for (guint i = n; i > 0; i--)
       {
         was_lost[i - 1] = g_hash_table_lookup (memories, chain[i - 1]) == NULL;
@@ -160,7 +160,8 @@ _tarn_layer_fault_restore (cl_mem object)
       }
     if (!was_lost[0])
       ((FaultMemory *) g_hash_table_lookup (memories, object))->references++;
-    /* The program itself has no reference to those. */
+    /* add_locked () adds an entry with one reference of the program.  The program has a reference
+     * only to @object, so drop the references of the other added entries. */
     for (guint i = 1; i < n; i++)
       if (was_lost[i])
         drop_locked (g_hash_table_lookup (memories, chain[i]));

@@ -1,21 +1,25 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fault injection: calls that are made to fail, and that would have waited for commands, wait
- * nevertheless. */
+ * Fault injection: lets a call that it makes fail wait for commands, if the call would have waited
+ * for these commands without fault injection. */
 
 #include "faults-private.h"
 
-/* A program that has waited for commands may free the memory of the host that they use, also if the
- * call that waited has failed: then no command runs any more, because the device is lost.  But here
- * the device goes on.  So a call that is made to fail waits, too, until the commands are done, but
- * at most for MAX_WAIT microseconds.  Commands may wait for a user event that the program sets only
- * after this call, or never: as long as there is an unset one, at most for MAX_UNSET_WAIT. */
+/* The longest times, in microseconds, for which a call that fault injection makes fail waits for
+ * commands.  A program may free the host memory that commands use as soon as the call that waits
+ * for them returns, even if the call fails: a real failure means that the device is lost, and that
+ * no command runs any more.  If fault injection makes the call fail, the commands still run, so the
+ * call has to wait.
+ *
+ * MAX_WAIT is the usual limit.  MAX_UNSET_WAIT is the limit while the program has user events that
+ * it has not set: a command may wait for such an event, and the program may set the event only
+ * after this call, or never. */
 #define MAX_WAIT (60 * G_TIME_SPAN_SECOND)
 #define MAX_UNSET_WAIT G_TIME_SPAN_SECOND
 
-/* The number of user events that the program has made and not set.  One that it releases before it
- * has set it counts for ever. */
+/* The number of user events that the program has made and not set.  If the program releases a user
+ * event without setting it, the event counts for ever. */
 static gint n_unset_events;
 
 void
@@ -43,7 +47,7 @@ flush (cl_event event)
 
   if (BEHIND (clGetEventInfo) (event, CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, NULL)
           == CL_SUCCESS
-      && queue != NULL) /* NULL for a user event */
+      && queue != NULL) /* a user event has no queue */
     BEHIND (clFlush) (queue);
 }
 

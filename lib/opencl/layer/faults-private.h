@@ -14,10 +14,10 @@
  * determines whether the call fails, and with which error. */
 typedef enum
 {
-  FAULT_HOST,   /* only the host: the call does not fail when the device is lost */
-  FAULT_DEVICE, /* the device, for example to make an object there */
+  FAULT_HOST,   /* the call needs only the host, so it does not fail when the device is lost */
+  FAULT_DEVICE, /* the call needs the device, for example to make an object there */
   FAULT_QUEUE,
-  FAULT_EVENTS /* events of commands on queues; the call waits for these events */
+  FAULT_EVENTS /* the call waits for events of commands on queues */
 } FaultPlace;
 
 /* A kind of object that the program has to release.  Fault injection counts how many references to
@@ -62,7 +62,7 @@ extern const FaultCallFacts _tarn_layer_fault_calls[FAULT_N_CALLS];
 extern cl_icd_dispatch _tarn_layer_behind_faults;
 #define BEHIND(name) _tarn_layer_behind_faults.name
 
-/* faults.c */
+/* Functions of faults.c */
 
 /* Reads TARN_LAYER_FAULTS.  Returns FALSE if the variable is not set or is invalid.  Then there is
  * no fault injection, and no call is counted. */
@@ -72,11 +72,13 @@ gboolean _tarn_layer_faults_begin (void);
  */
 cl_int _tarn_layer_fault_strike (FaultCall call);
 
-/* fault-wait.c */
+/* Functions of fault-wait.c */
 
 /* Adds @n to the number of user events that the program has made and not set. */
 void _tarn_layer_fault_count_unset (gint n);
 void _tarn_layer_fault_await (cl_uint n, const cl_event *events);
+
+/* More functions of faults.c */
 
 /* Adds @n, which may be negative, to the number of objects of a kind that the program has. */
 void _tarn_layer_fault_count (FaultKind kind, gint n);
@@ -84,7 +86,7 @@ void _tarn_layer_fault_count (FaultKind kind, gint n);
 /* Reports that a call fails because the object that it made exceeds the budget. */
 void _tarn_layer_fault_note_refusal (FaultCall call);
 
-/* fault-memory.c */
+/* Functions of fault-memory.c */
 
 /* Sets the budget: the bytes of memory that the program may have, or 0 if there is no budget. */
 void _tarn_layer_fault_memory_begin (gsize budget);
@@ -113,7 +115,7 @@ gsize _tarn_layer_fault_release_svm (gpointer address);
 void _tarn_layer_fault_restore (cl_mem object);
 void _tarn_layer_fault_restore_svm (gpointer address, gsize size);
 
-/* fault-calls.c */
+/* Functions of fault-calls.c */
 
 /* Replaces functions in the table @dispatch by functions of fault injection.  The caller has filled
  * the table with the layer's functions.  Fault injection passes calls on to the replaced functions.

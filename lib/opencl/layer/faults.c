@@ -59,22 +59,22 @@ typedef struct
   TarnCallRange range;
 } Fault;
 
-/* These variables are constant after _tarn_layer_faults_begin (): */
-static GArray *faults; /* of Fault; NULL if no call is counted */
-static gsize budget;   /* bytes; 0 if there is no budget */
+/* The variables from here to @reporter are constant after _tarn_layer_faults_begin (). */
+static GArray *faults; /* an array of Fault; NULL if no call is counted */
+static gsize budget;   /* the bytes of memory that the program may have; 0 if there is no budget */
 /* The number of the first call that finds the device lost, counted among the calls that need the
  * device.  0 if TARN_LAYER_FAULTS has no word loss=N. */
 static guint64 loss;
 static pid_t reporter;
 
-/* Atomic: */
+/* The variables from here to @n_left are atomic. */
 static guint64 n_calls[FAULT_N_CALLS];
 static gboolean has_failed[FAULT_N_CALLS];
 static guint64 n_device_calls;
 static gboolean is_lost;
 static gint n_left[FAULT_N_KINDS];
 
-/* Reading TARN_LAYER_FAULTS */
+/* Functions that read TARN_LAYER_FAULTS */
 
 /* Finds, by its name, a function whose calls fault injection can make fail.  Returns FALSE if there
  * is no such function. */
@@ -160,7 +160,7 @@ _tarn_layer_faults_begin (void)
   return TRUE;
 }
 
-/* The report */
+/* Functions that write the report */
 
 /* Reports the numbers of calls and objects at the end of the process.  This function is a
  * destructor of the library, because a function registered with atexit () might run too early: exit
@@ -200,7 +200,7 @@ report_failure (FaultCall call, guint64 number)
   _tarn_report_add_line (path, line);
 }
 
-/* Counting calls */
+/* Functions that count calls and objects */
 
 /* Returns TRUE if TARN_LAYER_FAULTS says that the call with this number fails. */
 static gboolean

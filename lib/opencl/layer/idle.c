@@ -11,7 +11,8 @@
 #include "layer-private.h"
 
 #define MAX_AGE (10 * G_TIME_SPAN_SECOND)
-#define LOOKS 64 /* how often the layer looks at the number of cached bytes within MAX_AGE */
+/* Within MAX_AGE, the layer looks at the number of cached bytes LOOKS times. */
+#define LOOKS 64
 
 /* Returns TRUE if a look at the number of cached bytes is due, and sets the time of the next look.
  * If several threads ask at once, returns TRUE to only one. */

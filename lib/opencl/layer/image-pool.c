@@ -35,10 +35,10 @@
 typedef struct
 {
   TarnOpenclImageKind kind;
-  cl_mem handle; /* the driver's image, a reference; NULL if there is none now */
+  cl_mem handle; /* a reference to the driver's image; NULL if the block has none now */
 } LayerImage;
 
-/* The allocator below the pool */
+/* Functions of the allocator below the pool of images */
 
 /* Sets @error, which says that the driver failed to make an image.  Returns FALSE. */
 static gboolean
@@ -59,7 +59,8 @@ static cl_int
 make_ready (LayerContext *context, cl_mem image)
 {
   static const size_t origin[3], region[3] = { 1, 1, 1 };
-  static guint8 nowhere[16]; /* the pixel that the driver reads: at most 16 bytes */
+  /* The driver writes the pixel, of at most 16 bytes, to this array. */
+  static guint8 nowhere[16];
   cl_command_queue queue = _tarn_layer_context_get_queue (context);
   cl_event event = NULL;
   cl_int status = CL_OUT_OF_RESOURCES;
@@ -69,7 +70,8 @@ make_ready (LayerContext *context, cl_mem image)
                                                      nowhere, 0, NULL, &event);
   if (status == CL_SUCCESS)
     status = _tarn_layer_wait_briefly (queue, event);
-  return MIN (status, CL_SUCCESS); /* a status above 0: the read is not done yet */
+  /* A status above 0 is no error: it says that the read is not done yet. */
+  return MIN (status, CL_SUCCESS);
 }
 
 /* Creates the driver's image for @image, a block without one.  Returns FALSE with an error on
@@ -145,7 +147,7 @@ image_free (gpointer user_data, TarnMemory memory, gsize bytes)
   _tarn_opencl_image_kinds_release (context->image_kinds, bytes);
 }
 
-/* The pool */
+/* Functions that make and find the pool of images */
 
 /* Returns the context's pool of images, or NULL if it has not been made. */
 static TarnPool *
@@ -285,7 +287,7 @@ _tarn_layer_images_clear (LayerContext *context)
   tarn_pool_unref (images);
 }
 
-/* Images */
+/* Functions that take images from the pool, and free them */
 
 /* Allocates a block from the pool of images.  If there is no memory, waits for the commands that
  * use released buffers and images, returns cached memory to the driver, and retries. */

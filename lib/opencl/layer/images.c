@@ -12,12 +12,12 @@
 
 #include "layer-private.h"
 
-/* The functions that make images. */
+/* The OpenCL functions by which a program makes an image. */
 typedef enum
 {
   LAYER_CREATE_IMAGE,
   LAYER_CREATE_WITH_PROPERTIES,
-  LAYER_CREATE_2D, /* clCreateImage2D () of OpenCL 1.1; the next is clCreateImage3D () */
+  LAYER_CREATE_2D, /* clCreateImage2D () of OpenCL 1.1; the next value is for clCreateImage3D () */
   LAYER_CREATE_3D
 } LayerFunction;
 
@@ -26,7 +26,7 @@ typedef struct
 {
   cl_context context;
   LayerFunction function;
-  const cl_mem_properties *properties; /* NULL if there are none */
+  const cl_mem_properties *properties; /* NULL if the program passed none */
   cl_mem_flags flags;
   const cl_image_format *format;
   const cl_image_desc *desc;
@@ -70,7 +70,7 @@ create_with_room (const Request *request, const cl_image_desc *desc, cl_int *sta
   return image;
 }
 
-/* Images of buffers */
+/* Functions that make images of buffers */
 
 /* Makes a stand-in for @whole, a buffer from a pool: another buffer, of which the driver can make
  * an image.  If possible, the stand-in shares the memory of @whole, and *shares becomes TRUE.
@@ -128,7 +128,7 @@ create_of_stand_in (const Request *request, LayerBuffer *whole, cl_int *status)
   if (desc.mem_object == NULL)
     return NULL;
   image = create (request, &desc, &without);
-  _tarn_layer_driver->clReleaseMemObject (desc.mem_object); /* the image retains it */
+  _tarn_layer_driver->clReleaseMemObject (desc.mem_object); /* the image retains this buffer */
   if (image == NULL || shares)
     *status = without;
   if (image == NULL)
@@ -213,7 +213,7 @@ create_of_buffer (const Request *request, LayerBuffer *whole, cl_int *status)
   return image;
 }
 
-/* The functions */
+/* Functions that make images for the program's calls */
 
 /* Counts an image that the layer asked the driver to make.  @image: NULL if the driver refused. */
 static void
@@ -335,7 +335,7 @@ layer_clCreateImage3D (cl_context context, cl_mem_flags flags, const cl_image_fo
   return create_any (&request, status);
 }
 
-/* Programs that are likely to make images of buffers */
+/* Functions that detect programs that are likely to make images of buffers */
 
 /* Atomic: TRUE if the program has asked a device for CL_DEVICE_IMAGE_MAX_BUFFER_SIZE. */
 static gboolean asks_how_large;

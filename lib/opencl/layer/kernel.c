@@ -17,7 +17,7 @@ typedef struct
 {
   LayerObject base;
 
-  TarnMutex lock; /* guards the field below */
+  TarnMutex lock; /* guards @buffers */
   /* For each argument of the kernel that is a buffer, a reference to its LayerBuffer.  NULL for
    * each other argument. */
   GPtrArray *buffers;
@@ -51,7 +51,7 @@ add_kernel (cl_kernel handle)
   return handle;
 }
 
-/* Programs */
+/* Functions for OpenCL programs */
 
 /* Returns TRUE if the source of an OpenCL program contains image1d_buffer_t, the type of images
  * that are made of buffers. */
@@ -84,7 +84,7 @@ layer_clCreateProgramWithSource (cl_context handle, cl_uint n, const char **stri
   return _tarn_layer_driver->clCreateProgramWithSource (handle, n, strings, lengths, status);
 }
 
-/* Kernels */
+/* Functions for kernels and their launches */
 
 cl_kernel CL_API_CALL
 layer_clCreateKernel (cl_program program, const char *name, cl_int *status)

@@ -112,16 +112,16 @@ layer_lock (TarnMutex *mutex)
 #define LAYER_LOCKED(mutex)                                                                        \
   __attribute__ ((cleanup (layer_unlock), unused)) TarnMutex *locked = layer_lock (mutex)
 
-/* settings.c */
+/* Types and functions of settings.c */
 
 /* The settings.  They are constant after _tarn_layer_read_settings (). */
 typedef struct
 {
   gboolean uses_pool;
-  gchar *limit; /* nullable */
+  gchar *limit; /* the value of TARN_LAYER_LIMIT; NULL if it is not set */
   gboolean prints_stats;
-  gchar *faults; /* nullable */
-  gchar *report; /* path of a file; nullable */
+  gchar *faults; /* the value of TARN_LAYER_FAULTS; NULL if it is not set */
+  gchar *report; /* the file that TARN_LAYER_REPORT names; NULL if it is not set */
   /* TRUE if TARN_DEBUG is set, even if its value turns on no check of buffers. */
   gboolean may_debug;
   gboolean rounds_sizes; /* TRUE if the layer rounds up the sizes of small buffers */
@@ -130,7 +130,7 @@ typedef struct
 void _tarn_layer_read_settings (void);
 const LayerSettings *_tarn_layer_get_settings (void);
 
-/* report.c */
+/* Types and functions of report.c */
 
 /* The reason why the driver, not a pool, made a buffer that the program asked for. */
 typedef enum
@@ -155,7 +155,7 @@ void _tarn_layer_report_begin (void);
  * larger than the device's largest buffer". */
 const gchar *_tarn_layer_describe_reason (LayerReason reason);
 
-/* layer.c */
+/* Types and functions of layer.c */
 
 /* Counters for the table of TARN_LAYER_STATS and for reports.  Every field is atomic. */
 typedef struct
@@ -200,7 +200,7 @@ cl_int _tarn_layer_answer (gconstpointer from, gsize from_size, gsize size, gpoi
  * driver makes all new buffers, and pools return their memory to the driver. */
 gboolean _tarn_layer_is_blind (void);
 
-/* table.c */
+/* Types and functions of table.c */
 
 typedef enum
 {
@@ -267,7 +267,7 @@ gpointer _tarn_layer_ticket_take (gpointer ticket);
  * variable goes out of scope. */
 #define LAYER_AUTO __attribute__ ((cleanup (_tarn_layer_clear)))
 
-/* ended-contexts.c */
+/* Functions of ended-contexts.c */
 
 /* The list of ended contexts has the contexts that the program has released, until their records
  * are freed.  _tarn_layer_list_ended () adds a context when the program releases it.
@@ -280,7 +280,7 @@ void _tarn_layer_unlist_ended (LayerContext *self);
  * program has released. */
 LayerContext *_tarn_layer_find_context (cl_context handle);
 
-/* context.c */
+/* Types and functions for contexts, of context.c and context-order.c */
 
 /* The state of a context's queues.  It decides when the context may reuse the memory of a released
  * buffer. */
@@ -378,21 +378,22 @@ struct _LayerContext
   /* The pieces, the driver's large buffers: piece number N is at index N - 1.  An element is NULL
    * if no piece has this number. */
   GPtrArray *pieces;
-  GHashTable *addresses; /* piece -> its host address, for pieces whose host address is known */
-  guint all_used_before; /* an index in @pieces: no element below this index is NULL */
+  GHashTable *addresses;      /* maps each piece whose host address is known to this address */
+  guint all_used_before;      /* an index in @pieces: no element below this index is NULL */
   cl_command_queue own_queue; /* the queue for the layer's own commands; NULL until it is made */
   TarnPool *pools[LAYER_N_KINDS]; /* the pool for each kind of memory; NULL until it is made */
   LayerSource sources[LAYER_N_KINDS];
   /* The kinds of the pooled images, each with its size in bytes; NULL until they are made. */
   TarnOpenclImageKinds *image_kinds;
-  /* The pool of images, whose bytes are charged to the plain buffers' pool; NULL until made. */
+  /* The pool of images; NULL until it is made.  Its bytes also count as bytes of the pool of plain
+   * buffers. */
   TarnPool *images;
   LayerIdle idle[LAYER_N_KINDS]; /* the record of cached bytes of each of @pools */
   LayerIdle image_idle;          /* the record of cached bytes of the pool of images */
   GHashTable *answers;           /* the driver's answers to questions about flags: see ask.c */
 
-  TarnMutex subs_lock; /* guards the next three fields: see subs.c */
-  GTree *subs;         /* the sub-buffers of blocks, by place: LayerPlace -> LayerSub */
+  TarnMutex subs_lock; /* guards @subs, @spares and @spares_time: see subs.c */
+  GTree *subs;         /* maps the LayerPlace of a sub-buffer to its LayerSub */
   /* The spares: the sub-buffers in @subs that are no buffer of the program at present, and that the
    * layer keeps for later buffers.  Owned, the youngest first. */
   GQueue spares;
@@ -423,9 +424,9 @@ struct _LayerContext
   gboolean is_debugged; /* TRUE if TARN_DEBUG checks the context's buffers */
 };
 
-/* These functions add a user of a context, and drop a user.  A context's users are its record, and
- * the allocators of its memory, which may be in use after the record's last reference is gone.
- * When the last user is dropped, the context is freed. */
+/* These functions add a user of a context's record, and drop a user.  The users are the context
+ * itself, and the allocators of its memory, which may be in use after the last reference to the
+ * record is gone.  When the last user is dropped, the record is freed. */
 LayerContext *_tarn_layer_context_add_user (LayerContext *self);
 void _tarn_layer_context_drop_user (LayerContext *self);
 
@@ -516,7 +517,7 @@ gboolean _tarn_layer_context_wait (LayerContext *self);
  * waiting thread itself would complete. */
 gboolean _tarn_layer_context_may_wait (LayerContext *self);
 
-/* debug.c */
+/* Functions of debug.c */
 
 /* Returns TRUE if TARN_DEBUG checks each of the context's buffers when the buffer is freed.  Then
  * the layer frees no buffer before its commands are done, and keeps no spare sub-buffers. */
@@ -543,7 +544,7 @@ gboolean _tarn_layer_debug_drain (gint64 max_wait);
  * recent. */
 void _tarn_layer_debug_check_guards (const LayerContext *context);
 
-/* ask.c */
+/* Functions of ask.c */
 
 /* Finds the flags that the driver reports for a buffer that was created with the flags @asked.
  * Returns the driver's error if the driver refuses these flags. */
@@ -573,7 +574,7 @@ gboolean _tarn_layer_ask_addresses (LayerContext *context);
  * context. */
 gboolean _tarn_layer_ask_device (LayerContext *context, cl_device_id device);
 
-/* address.c */
+/* Functions of address.c */
 
 /* If the driver's buffers may be less aligned than the device states, builds the program that reads
  * the addresses of pieces.  Call this before other threads know the context. */
@@ -583,7 +584,7 @@ void _tarn_layer_address_begin (LayerContext *context);
  * in bytes.  Returns 0 if the layer does not know the piece's address. */
 gsize _tarn_layer_find_shift (LayerContext *context, cl_mem piece);
 
-/* idle.c */
+/* Functions of idle.c */
 
 /* Returns to the driver the memory that the pool has cached for ten seconds and that no request has
  * needed.  Does nothing if it is too early to look at the pool's cached bytes again.  @now:
@@ -593,7 +594,7 @@ void _tarn_layer_drop_unneeded (LayerContext *context, TarnPool *pool, LayerIdle
 /* Returns the number of bytes that a pool caches. */
 gsize _tarn_layer_get_held_bytes (TarnPool *pool);
 
-/* pieces.c */
+/* Types and functions of pieces.c */
 
 /* The key by which the layer finds a sub-buffer: a place in a piece (a large buffer), and flags. */
 typedef struct
@@ -646,14 +647,14 @@ gpointer _tarn_layer_ask_address (LayerContext *context, cl_mem buffer);
 LayerPlace _tarn_layer_get_place (LayerContext *context, const TarnBlock *block,
                                   cl_mem_flags asked);
 
-/* subs.c */
+/* Types and functions of subs.c */
 
 /* A sub-buffer that the driver made for a block of a pool.  Either it is a buffer of the program,
  * or it is a spare: the layer keeps it for a later buffer with the same key. */
 struct _LayerSub
 {
-  LayerPlace place; /* the key */
-  cl_mem handle;    /* the driver's handle; a reference */
+  LayerPlace place; /* the key by which the layer finds this sub-buffer */
+  cl_mem handle;    /* the driver's handle; the struct owns a reference */
   /* The flags that the driver reports for a buffer that is made with the flags place.asked.  If the
    * sub-buffer is a buffer of the program, queries report these flags. */
   cl_mem_flags flags;
@@ -663,7 +664,7 @@ struct _LayerSub
 };
 
 void _tarn_layer_subs_init (LayerContext *context);
-void _tarn_layer_subs_clear (LayerContext *context); /* call it when no sub-buffer is left */
+void _tarn_layer_subs_clear (LayerContext *context); /* call this when no sub-buffer is left */
 
 /* Returns the sub-buffer for a block: a spare that the layer has kept, or else a new one.  Returns
  * NULL in three cases:
@@ -697,7 +698,7 @@ void _tarn_layer_drop_spares_between (LayerContext *context, guint64 start, guin
 /* Releases one of the driver's buffers or images, and warns if the driver refuses that. */
 void _tarn_layer_release_object (cl_mem handle);
 
-/* uses.c */
+/* Types and functions of uses.c */
 
 /* A use: the record of one or more commands of a queue that use a buffer.  A use with an event
  * stands for one command.  A use without an event stands for all commands of the queue up to the
@@ -705,12 +706,12 @@ void _tarn_layer_release_object (cl_mem handle);
  * until the commands are done. */
 struct _LayerUse
 {
-  LayerQueue *queue; /* the commands' queue, a reference; NULL if this struct records no use */
+  LayerQueue *queue; /* a reference to the commands' queue; NULL if this struct records no use */
   guint64 number;
-  /* The command's event, a reference; NULL if the use stands for all commands up to @number. */
+  /* A reference to the command's event; NULL if the use stands for all commands up to @number. */
   cl_event event;
 
-  /* The layer sets these fields when the released buffer begins to wait for the commands: */
+  /* The layer sets the fields below when the released buffer begins to wait for the commands. */
   LayerBuffer *buffer; /* the buffer; not destroyed before the commands of its uses are done */
   /* The argument of the driver's callback; NULL if the layer asked for no callback. */
   gpointer ticket;
@@ -721,7 +722,7 @@ struct _LayerUse
 };
 
 /* Records that a command uses a buffer.  The caller has a reference to the buffer's record.
- * @number: the command's number on the queue.  @event: the command's event; nullable.
+ * @number: the command's number on the queue.  @event: the command's event, or NULL.
  * @takes: TRUE if the function takes over the caller's reference to @event. */
 void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl_event event,
                              gboolean takes);
@@ -729,7 +730,7 @@ void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 numbe
 /* Releases a buffer's uses (records of its commands), when the buffer's record is being freed. */
 void _tarn_layer_buffer_forget_uses (LayerBuffer *self);
 
-/* queue.c */
+/* Types and functions of queue.c */
 
 /* The record of a queue of the program.
  *
@@ -752,7 +753,7 @@ void _tarn_layer_buffer_forget_uses (LayerBuffer *self);
 struct _LayerQueue
 {
   LayerObject base;
-  LayerContext *context; /* a reference */
+  LayerContext *context; /* the struct owns a reference */
   gboolean in_order; /* atomic: TRUE if the driver runs the commands in order; may become FALSE */
   gboolean leaves;   /* guarded by the context's lock: TRUE if the queue will soon be closed, or
                         will soon run its commands out of order */
@@ -778,10 +779,10 @@ struct _LayerQueue
   /* Atomic: the total size, in bytes, of the buffers in the uses that come after the last marker.
    * @n_behind is the number of these uses. */
   gsize bytes_behind;
-  /* The markers that are not known to be done: LayerMarker, ordered by their numbers. */
+  /* The records (LayerMarker) of the markers that are not known to be done, ordered by number. */
   GQueue markers;
-  /* The uses whose buffer waits for the event of one command, not for all commands up to a number:
-   * LayerUse. */
+  /* The uses (LayerUse) whose buffer waits for the event of one command, not for all commands up to
+   * a number. */
   GQueue waiters;
 };
 
@@ -825,9 +826,9 @@ cl_int _tarn_layer_get_state (cl_event event);
  * markers are done, and no released buffer waits for the queue's commands. */
 void _tarn_layer_queue_end_if_over (LayerQueue *self);
 
-/* Asks the driver which of the queue's markers are done, and which of the commands in @waiters.  No
- * released buffer waits any longer for a command that is done.  The layer destroys each released
- * buffer that now waits for no command. */
+/* Asks the driver which of the queue's markers are done, and which of the commands in @waiters are
+ * done.  No released buffer waits any longer for a command that is done.  The layer destroys each
+ * released buffer that now waits for no command. */
 void _tarn_layer_queue_poll (LayerQueue *self);
 
 /* Waits for those commands of the queue for which released buffers wait.  Returns FALSE if there
@@ -865,7 +866,7 @@ _tarn_layer_queue_is_done (LayerQueue *self, guint64 number)
   return __atomic_load_n (&self->done, __ATOMIC_ACQUIRE) >= number;
 }
 
-/* waiter.c */
+/* Functions of waiter.c */
 
 /* Makes a released buffer wait until the event of one command completes.  @use is the record of the
  * command.  When the command is done, the layer calls _tarn_layer_buffer_commands_done ().
@@ -889,7 +890,7 @@ void _tarn_layer_use_end_wait (LayerUse *self);
  * until it has found two commands that are not done. */
 void _tarn_layer_poll_waiters (LayerQueue *queue);
 
-/* buffer.c */
+/* Types and functions of buffer.c */
 
 /* The record of a memory object of the program.  The object is one of:
  *
@@ -911,7 +912,7 @@ void _tarn_layer_poll_waiters (LayerQueue *queue);
 struct _LayerBuffer
 {
   LayerObject base;
-  LayerContext *context; /* a reference */
+  LayerContext *context; /* the struct owns a reference */
   /* The buffer whose memory this object uses, if this object is a sub-buffer or an image of a
    * buffer.  This field has a reference to the buffer's record.  NULL if this object has its own
    * memory from a pool. */
@@ -920,7 +921,7 @@ struct _LayerBuffer
   /* The driver's sub-buffer for the block, owned by this struct.  NULL if this object is an image,
    * or if it uses the memory of @whole. */
   LayerSub *sub;
-  gsize offset; /* bytes from the start of @whole */
+  gsize offset; /* in bytes from the start of @whole; not used if @whole is NULL */
   /* Size in bytes: the size that the program asked for, or the size of a pooled image.  0 if this
    * is an image made of a buffer. */
   gsize size;
@@ -941,8 +942,9 @@ struct _LayerBuffer
   guint n_uses;
   LayerUse use;      /* the only use, if n_uses is 1 and @uses is NULL */
   LayerUse *uses;    /* all uses, owned; NULL if there is at most one, in @use */
-  GSList *callbacks; /* of LayerCallback, owned, the latest first */
-  /* Array of LayerMap: the maps of this buffer and of objects made of it; NULL if there is none. */
+  GSList *callbacks; /* a list of LayerCallback that the struct owns, the latest first */
+  /* An array of LayerMap: the maps of this buffer, and of objects that are made of this buffer.
+   * NULL if there is no map. */
   GArray *maps;
 };
 
@@ -992,7 +994,7 @@ _tarn_layer_is_no_memory (cl_int status)
  * result. */
 gboolean _tarn_layer_try_make_room (cl_context handle, cl_int status);
 
-/* image-pool.c */
+/* Functions of image-pool.c */
 
 /* Serves an image from the pool of images.  Returns NULL and leaves *status as CL_SUCCESS if the
  * driver shall make the image.  Returns NULL and sets *status to an error if the program shall get
@@ -1012,7 +1014,7 @@ void _tarn_layer_trim_images (LayerContext *context);
 /* Releases the pool of images of a context that is being freed. */
 void _tarn_layer_images_clear (LayerContext *context);
 
-/* commands.c */
+/* Types and functions of commands.c */
 
 #define LAYER_FEW 2 /* most commands use at most this number of objects */
 
@@ -1020,14 +1022,16 @@ void _tarn_layer_images_clear (LayerContext *context);
  * enqueues the command, and needs it until that call has returned. */
 typedef struct
 {
-  LayerQueue *queue; /* the command's queue, a reference; NULL if the layer has no record of it */
-  guint64 number;    /* the number of the queue's latest command before the call */
-  guint n;           /* number of objects that the command uses */
+  /* A reference to the command's queue.  NULL if the layer has no record of the queue. */
+  LayerQueue *queue;
+  guint64 number;              /* the number of the queue's latest command before the call */
+  guint n;                     /* number of objects that the command uses */
   LayerBuffer *few[LAYER_FEW]; /* the objects, retained; an entry is NULL if the layer has no record
                                   of the object */
-  /* All objects if there are more than LAYER_FEW, owned; NULL if they are in @few. */
+  /* All objects if there are more than LAYER_FEW, in an array that the struct owns.  NULL if the
+   * objects are in @few. */
   LayerBuffer **many;
-  cl_event own; /* the command's event, if the layer needs it and the program does not */
+  cl_event own; /* the command's event, if the layer needs the event and the program does not */
   /* The place to which the driver writes the event; NULL if neither the layer nor the program needs
    * it. */
   cl_event *event;
@@ -1036,8 +1040,8 @@ typedef struct
 /* Begins a command: retains the command's objects, because the command may run, and the program may
  * release the objects, before the layer has recorded the command.
  *
- * @objects: nullable.  @event: the address of the argument that tells the driver where to write the
- * command's event.  If this argument is NULL and the layer needs the event, the layer makes the
+ * @objects may be NULL.  @event: the address of the argument that tells the driver where to write
+ * the command's event.  If this argument is NULL and the layer needs the event, the layer makes the
  * argument point to a variable of its own. */
 void _tarn_layer_command_begin (LayerCommand *self, cl_command_queue handle, const cl_mem *objects,
                                 guint n, cl_event **event);
@@ -1071,7 +1075,7 @@ gboolean _tarn_layer_is_within (const LayerBuffer *buffer, gsize offset, gsize s
  * well. */
 void _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking);
 
-/* maps.c */
+/* Functions of maps.c */
 
 /* Returns the number of a buffer's maps (CL_MEM_MAP_COUNT). */
 cl_uint _tarn_layer_count_maps (LayerBuffer *self);

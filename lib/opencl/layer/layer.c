@@ -4,7 +4,7 @@
  * The functions by which an OpenCL loader starts this layer (cl_loader_layers, the extension for
  * layers), the table of the functions that the layer intercepts, and messages. */
 
-#define _GNU_SOURCE /* dladdr () */
+#define _GNU_SOURCE /* makes <dlfcn.h> declare dladdr () */
 #include "faults-private.h"
 
 #include <dlfcn.h>
@@ -14,9 +14,9 @@
 const cl_icd_dispatch *_tarn_layer_functions;
 LayerCounts _tarn_layer_counts;
 
-static gboolean is_blind; /* atomic: see _tarn_layer_is_blind () */
+static gboolean is_blind; /* atomic; the value that _tarn_layer_is_blind () returns */
 
-/* Messages */
+/* Functions that print messages and statistics, and answer queries */
 
 void
 _tarn_layer_warn (gboolean *once, const gchar *format, ...)
@@ -103,7 +103,7 @@ _tarn_layer_answer (gconstpointer from, gsize from_size, gsize size, gpointer va
   return CL_SUCCESS;
 }
 
-/* Functions of extensions */
+/* Functions that answer when the program asks for a function by its name */
 
 gboolean
 _tarn_layer_is_blind (void)

@@ -15,7 +15,7 @@
 /* The record of a mapped region of a buffer or image. */
 typedef struct
 {
-  gpointer pointer;     /* the host address */
+  gpointer pointer;     /* the host address of the mapped region */
   LayerBuffer *buffer;  /* the mapped object: a buffer, or an object made of a buffer; borrowed */
   gboolean is_retained; /* TRUE if the map counts as a reference of the program to the object */
 } LayerMap;

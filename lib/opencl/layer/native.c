@@ -60,7 +60,7 @@ addresses_unref (Addresses *self)
  * this struct, and writes the piece's address to @address in the copy. */
 typedef struct
 {
-  Addresses *addresses; /* a reference */
+  Addresses *addresses; /* the struct owns a reference */
   guint piece;
   gchar *address;
 } Question;
@@ -82,7 +82,7 @@ note_address (void *data)
 typedef struct
 {
   void (CL_CALLBACK *function) (void *);
-  Addresses *addresses; /* a reference */
+  Addresses *addresses; /* the struct owns a reference */
   gsize n;
 } Call;
 

@@ -217,7 +217,8 @@ make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
         queue, piece, CL_FALSE, 0, MIN (size, sizeof nowhere), nowhere, 0, NULL, &event);
   if (status == CL_SUCCESS)
     status = _tarn_layer_wait_briefly (queue, event);
-  return status >= CL_SUCCESS || fail (status, size, error); /* above 0: the read is not done */
+  /* A status above 0 is no error: it says that the read is not done yet. */
+  return status >= CL_SUCCESS || fail (status, size, error);
 }
 
 /* Unmaps a buffer.  Returns FALSE if the buffer may still be mapped after 0.2 s. */
@@ -357,7 +358,7 @@ piece_free (gpointer user_data, TarnMemory memory, gsize size)
   release_piece (piece);
 }
 
-/* Reading and filling memory, for TARN_DEBUG */
+/* Functions that read and fill memory, for TARN_DEBUG */
 
 /* A place in a piece, and the queue for the layer's commands at this place. */
 typedef struct

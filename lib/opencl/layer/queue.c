@@ -20,7 +20,7 @@
 /* The record of a marker on a queue. */
 typedef struct
 {
-  cl_event event; /* the marker command's event, a reference */
+  cl_event event; /* a reference to the marker command's event */
   /* All commands of the queue up to this number are done when @event completes. */
   guint64 number;
   guint references; /* atomic: references, 1 for the queue's list and 1 for each thread that uses

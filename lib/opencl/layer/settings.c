@@ -10,7 +10,7 @@
  *     TARN_LAYER_REPORT=FILE  an existing file, to which report.c adds lines
  *     TARN_DEBUG              some values make the layer check buffers: see debug.c */
 
-#define _GNU_SOURCE 1 /* secure_getenv () */
+#define _GNU_SOURCE 1 /* makes <stdlib.h> declare secure_getenv () */
 
 #include "layer-private.h"
 

@@ -51,7 +51,7 @@ _tarn_layer_subs_clear (LayerContext *context)
   _tarn_mutex_clear (&context->subs_lock);
 }
 
-/* Release of sub-buffers */
+/* Functions that release sub-buffers */
 
 static void
 forget (LayerContext *context, const LayerSub *self)
@@ -177,7 +177,7 @@ _tarn_layer_count_spares (LayerContext *context)
   return context->spares.length;
 }
 
-/* Creation of sub-buffers */
+/* Functions that make sub-buffers */
 
 /* Removes a spare sub-buffer that overlaps a place from the list of spares, and returns the spare.
  * Returns NULL if no spare overlaps the place.  Sets *is_busy to TRUE if another thread has yet to

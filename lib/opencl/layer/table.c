@@ -13,19 +13,20 @@
 
 #include "layer-private.h"
 
-#define N_SHARDS 64 /* a power of two */
+#define N_SHARDS 64 /* must be a power of two, because get_shard () uses N_SHARDS - 1 as a mask */
 
 /* A shard: a part of a table, with those handles that get_shard () assigns to it. */
 typedef struct
 {
   TarnMutex lock;
-  LayerObject *latest; /* the latest record, a reference; nullable */
-  /* The records of the shard except @latest: handle -> LayerObject, a reference.  NULL until there
-   * is such a record. */
+  LayerObject *latest; /* a reference to the latest record; NULL if there is none */
+  /* Maps a handle to a reference to its record (LayerObject), for all records of the shard except
+   * @latest.  NULL until there is such a record. */
   GHashTable *others;
 } __attribute__ ((aligned (64))) Shard;
 
-static Shard tables[LAYER_N_OBJECT_KINDS][N_SHARDS]; /* zero bytes are a valid, unlocked mutex */
+/* No code initializes the tables, because a mutex of zero bytes is valid and unlocked. */
+static Shard tables[LAYER_N_OBJECT_KINDS][N_SHARDS];
 
 /* Returns the shard for a handle.  Handles are addresses, whose lowest bits are equal, so the
  * lowest four bits do not select the shard. */
@@ -224,10 +225,11 @@ _tarn_layer_release (gpointer record)
          == 0;
 }
 
-/* Tickets */
+/* Functions for tickets: numbers that stand for records in callbacks of the driver */
 
 static TarnMutex tickets_lock;
-static GHashTable *tickets; /* ticket -> record, a reference; NULL until there is a ticket */
+/* Maps a ticket to a reference to its record.  NULL until there is a ticket. */
+static GHashTable *tickets;
 static gsize last_ticket;
 
 gpointer

@@ -31,11 +31,11 @@ layer_clCreateUserEvent (cl_context handle, cl_int *status)
  * may run no command until the program returns. */
 #define MAX_WAIT (10 * G_TIME_SPAN_SECOND)
 
-/* Waits for the commands whose memory may have been reused early, before the program makes a user
- * event fail.  A command that waits for the event then fails, too.  A driver may run the commands
- * after the failed command before earlier commands are done: PoCL 3.1 does.  The calling thread
- * waits itself.  If another thread waited and made the event fail later, the program could
- * meanwhile enqueue more commands, which might fail with the event. */
+/* Waits for the commands whose memory may have been reused early, because the program is about to
+ * make a user event fail.  A command that waits for the event then fails, too.  A driver may run
+ * the commands after the failed command before earlier commands are done: PoCL 3.1 does.  The
+ * calling thread waits itself.  If another thread waited and made the event fail later, the program
+ * could meanwhile enqueue more commands, which might fail with the event. */
 static void
 await_only_event (LayerContext *context)
 {

@@ -15,7 +15,7 @@
 /* The largest number of events whose state _tarn_layer_poll_waiters () queries in one call. */
 #define MAX_POLLS 1000
 
-/* The queue's list of waiters */
+/* Functions for a queue's list of waiters */
 
 /* Adds a use to its queue's list of waiters. */
 static void
@@ -69,7 +69,7 @@ _tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number, GQueue *take
     }
 }
 
-/* The end of a wait */
+/* Functions that end waits, poll waiters, and begin waits */
 
 void
 _tarn_layer_use_end_wait (LayerUse *self)
