@@ -112,8 +112,8 @@ leave (Pieces *self, void (*give_back) (Lender *lender, TarnMemory memory, gsize
   _tarn_mutex_unlock (&lock);
 }
 
-/* Makes the host wait for all commands in the context of a pool that lends memory.  Returns FALSE
- * if the host cannot wait.  Returns TRUE if the context or the driver is gone, because the commands
+/* Makes the host wait for all commands in the CUDA context of a lender's pool.  Returns FALSE if
+ * the host cannot wait.  Returns TRUE if the context or the driver is gone, because the commands
  * are then gone, too. */
 static gboolean
 synchronize (const Lender *lender)

@@ -74,7 +74,7 @@ unload (const TarnCudaDriver *driver, CUmodule module)
  * stay loaded until the lookup ends.  So if a memo forgets a module while threads look up functions
  * in the module's context, the last of these lookups unloads the module. */
 
-/* A context in which threads look up functions. */
+/* A CUDA context in which one or more threads are looking up functions (kernels) of modules. */
 typedef struct
 {
   gpointer context;

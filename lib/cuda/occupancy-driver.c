@@ -10,8 +10,8 @@
 #include "common/struct-private.h"
 #include "occupancy-private.h"
 
-/* The attributes of a function that this file reads.  The numbers are those of <cuda.h>
- * (CUfunction_attribute). */
+/* An attribute of a CUDA function (kernel).  The list has the attributes that this file reads, with
+ * the numbers of <cuda.h> (CUfunction_attribute). */
 typedef enum
 {
   MAX_THREADS_PER_BLOCK = 0,

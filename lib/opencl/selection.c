@@ -23,7 +23,7 @@ typedef struct
 {
   cl_device_id id;
   gchar *name, *vendor; /* NULL if the query failed */
-  gchar *uuid, *pci;    /* NULL if the driver does not state the field */
+  gchar *uuid, *pci;    /* NULL if the driver does not report the value */
 } Device;
 
 typedef struct

@@ -89,7 +89,8 @@ struct _TarnTestingQueues
   GPtrArray *queues;    /* an array of TarnTestingQueue, indexed by number */
   GHashTable *memories; /* maps an address to its TarnTestingMemory, which the table owns */
   GHashTable *events;   /* a set of TarnTestingClock, owned: the moments of events */
-  /* a moment: the host knows that all items before this moment are done */
+  /* a moment: the host knows that all items (commands and waits) that come before this moment are
+   * done */
   TarnTestingClock *host;
   gpointer fresh;
   guint n_allocators;

@@ -134,7 +134,8 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
   _tarn_heap_end_aliases (heap);
   has_grown = heap->growth->grow (range, size, attempt, error);
   if (!has_grown && _tarn_heap_stays (heap))
-    /* While _tarn_heap_stays (), this returns only idle segments that no request has used. */
+    /* While _tarn_heap_stays () is TRUE, this call returns to upstream only idle segments that no
+     * request has used. */
     _tarn_heap_release_idle (heap, NULL);
   heap->stats.driver_calls += _tarn_direct_get_calls () - n_before;
   _tarn_heap_end_change (heap);

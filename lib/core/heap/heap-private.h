@@ -427,8 +427,8 @@ typedef struct
    * peak.  The next such update is due when the peak exceeds this value by PEAK_STEP or more
    * (churn.c). */
   guint64 peak;
-  /* The bytes that the heap may have above its usual maximum; a request that finds the budget of
-   * moves or flushes spent can raise this number. */
+  /* The bytes by which the heap may exceed its usual maximum.  A request that finds n_moves or
+   * n_flushes at 0 can raise this number. */
   guint64 extra;
   /* The number of requests for which the field extra would have exceeded its usual bound, in a heap
    * with more than two arenas (go_beyond ()). */

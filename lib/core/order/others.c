@@ -108,10 +108,11 @@ want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
   request->others[request->n_others++] = queue;
 }
 
-/* Asks for events on other queues that have blocks of a request's size in their shares (free
- * lists).  Skips shares for which an earlier request has asked already, so that not every request
- * walks a list of all queues.  If the backend keeps queues alive, stops when the request has @max
- * queues in its list, because the request itself records the events. */
+/* Calls want_event_for () for each other queue that has blocks of a request's size in its share
+ * (free list).  Skips shares for which an earlier request has asked already, so that not every
+ * request walks a list of all queues.  If the backend keeps queues alive, the request itself will
+ * record an event on each queue in its list.  So the function stops when the list has @max
+ * queues. */
 static void
 want_shares (TarnPool *pool, TarnRequest *request, guint max)
 {

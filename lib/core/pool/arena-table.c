@@ -182,10 +182,11 @@ ensure_room (TarnPool *pool)
     make_table (pool, 2 * (pool->met.mask + 1));
 }
 
-/* Ends a period (SHORTAGES_PER_QUEUE).  Doubles, halves or keeps TarnMet.most, the most queues that
- * the table may have.  Returns the number of queues in the table that threads used in this period
- * and also in the period before.  Does not count a queue that threads used in only one of these
- * periods, because a queue that serves a single task is usually used in one period only. */
+/* Ends a period, in which the heap had a number of shortages of memory (SHORTAGES_PER_QUEUE).
+ * Doubles, halves or keeps TarnMet.most, the most queues that the table may have.  Returns the
+ * number of queues in the table that threads used in this period and also in the period before.
+ * Does not count a queue that threads used in only one of these periods, because a queue that
+ * serves a single task is usually used in one period only. */
 static guint
 end_period (TarnPool *pool)
 {

@@ -107,8 +107,8 @@ _tarn_pool_flush (TarnPool *pool)
 static gboolean
 has_any_of (const TarnCache *cache, gconstpointer handle)
 {
-  /* A kept block of another queue counts, too: the thread, which may be in a read section, may be
-   * about to replace it by a block of this queue. */
+  /* Returns TRUE even if the kept block is of another queue.  The cache's thread may be in a read
+   * section now, and may soon replace this block by a block of the queue @handle. */
   for (guint i = 0; i < TARN_CACHE_KEPT; i++)
     if (__atomic_load_n (&cache->kept[i], __ATOMIC_RELAXED) != NULL)
       return TRUE;

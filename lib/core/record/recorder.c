@@ -145,7 +145,7 @@ _tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBuffer *full)
   return buffer;
 }
 
-/* Functions that write to the file */
+/* Functions that write to the recording's file */
 
 /* Writes bytes to the file.  Returns FALSE if this write or an earlier write of the recording has
  * failed. */

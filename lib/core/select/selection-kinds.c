@@ -16,8 +16,8 @@
 #define OPENCL "opencl"
 
 static GSList cuda = { (gpointer) "cuda", NULL };
-/* Atomic: the list of kinds, which are strings.  A new kind becomes the head of the list.  No kind
- * is ever removed. */
+/* Atomic: the list of the kinds of platforms, except "opencl".  A kind is a string, for example
+ * "cuda".  A new kind becomes the head of the list.  No kind is ever removed. */
 static GSList *kinds = &cuda;
 
 gboolean

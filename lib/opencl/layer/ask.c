@@ -377,8 +377,9 @@ makes_right_image (LayerContext *context, cl_mem part)
   return makes;
 }
 
-/* Makes a sub-buffer of @buffer.  Returns TRUE if the driver makes a correct image of the
- * sub-buffer.  Returns UNKNOWN if the layer cannot find out now. */
+/* Makes a sub-buffer of @buffer, and an image of the sub-buffer.  Returns TRUE if the image is
+ * correct: the layer writes a byte to the sub-buffer, and reads the same byte from the image.
+ * Returns UNKNOWN if the layer cannot find out now. */
 static gint
 makes_image_of_part (LayerContext *context, cl_mem buffer)
 {

@@ -639,8 +639,9 @@ _tarn_layer_faults_cover (cl_icd_dispatch *dispatch, const cl_icd_dispatch *driv
 {
   FAULT_CALLS (COVER)
   FAULT_COUNTED (COVER)
-  /* Fault injection does not replace these two functions, but calls them through this table.  The
-   * layer has a clGetMemObjectInfo () of its own, and no clGetEventInfo (). */
+  /* Fault injection does not replace these two functions, but calls them through this table.  It
+   * calls the layer's own clGetMemObjectInfo ().  The layer has no clGetEventInfo () of its own, so
+   * fault injection calls the driver's. */
   _tarn_layer_behind_faults.clGetMemObjectInfo = dispatch->clGetMemObjectInfo;
   _tarn_layer_behind_faults.clGetEventInfo = driver->clGetEventInfo;
 }

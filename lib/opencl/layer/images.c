@@ -70,7 +70,7 @@ create_with_room (const Request *request, const cl_image_desc *desc, cl_int *sta
   return image;
 }
 
-/* Functions that make images of buffers */
+/* Functions that make OpenCL images of the program's buffers */
 
 /* Makes a stand-in for @whole, a buffer from a pool: another buffer, of which the driver can make
  * an image.  If possible, the stand-in shares the memory of @whole, and *shares becomes TRUE.

@@ -29,7 +29,7 @@ use_clear (LayerUse *use)
  * new use. */
 #define MANY_USES 16
 
-/* Returns TRUE if the commands of a use are done. */
+/* Returns TRUE if the commands that a use stands for are done. */
 static gboolean
 is_over (const LayerUse *use)
 {

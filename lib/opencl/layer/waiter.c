@@ -169,7 +169,9 @@ _tarn_layer_wait_for_event (LayerUse *self, gboolean notify)
   gpointer ticket = notify ? _tarn_layer_ticket_new (self->buffer) : NULL;
 
   self->ticket = ticket;
-  add (self); /* now that the use is in the list, another thread may end the wait */
+  /* After this call, the use is in its queue's list of waiters, and any thread may end the buffer's
+   * wait. */
+  add (self);
   if (notify)
     {
       if (_tarn_layer_driver->clSetEventCallback (self->event, CL_COMPLETE, on_done, ticket)

@@ -431,8 +431,9 @@ cuMemGetAllocationPropertiesFromHandle (CUmemAllocationProp *properties,
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Returns a file descriptor for a backing.  The program can only close this descriptor, because it
- * is a descriptor of the file of all backings. */
+/* Makes a file descriptor for a backing.  The program can do nothing with the descriptor except
+ * close it: it refers to the one file that contains all backings, and does not tell which of them
+ * the program exported. */
 Status
 cuMemExportToShareableHandle (void *shared, CUmemGenericAllocationHandle handle, unsigned int type,
                               unsigned long long flags)
