@@ -463,9 +463,9 @@ TarnBlock *tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignme
  * tarn_pool_allocate_ordered() for programs whose threads together need more memory than the device
  * has. If there is too little memory (tarn_error_is_no_memory()), the call waits, and tries again
  * each time that a block of the pool or of another pool of its reclaim group is freed, the pool's
- * limit is raised, or tarn_pool_uncharge() is called. If a redirect function has chosen another
- * pool (tarn_pool_set_redirect_func()), the call waits in the same way for that pool and its group,
- * and only the other pool's limit counts.
+ * limit is raised, tarn_pool_uncharge() is called, or another request fails. If a redirect function
+ * has chosen another pool (tarn_pool_set_redirect_func()), the call waits in the same way for that
+ * pool and its group, and only the other pool's limit counts.
  *
  * The call fails without waiting if a wait is useless: if none of these pools has a block in use or
  * a charge, if @p size is more than the pool's limit, and inside reclaim functions and functions of

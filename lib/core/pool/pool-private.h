@@ -480,8 +480,9 @@ void _tarn_room_begin_attempt (TarnRoomWait *wait);
 void _tarn_room_end_attempt (const TarnRoomWait *wait);
 gboolean _tarn_room_await (const TarnRoomWait *wait, gint64 end_time);
 void _tarn_room_end (const TarnRoomWait *wait);
-/* A function of room.c.  The caller holds the pool's lock. */
+/* Functions of room.c.  The caller holds the pool's lock. */
 void _tarn_pool_tell_waiting (TarnPool *pool);
+void _tarn_pool_note_failed_call (TarnPool *pool);
 
 /* Wakes requests that wait for memory of a pool, so that they try again.  The caller holds the
  * pool's lock. */

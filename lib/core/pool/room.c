@@ -9,7 +9,11 @@
  * A request may wait for all pools of a reclaim group.  It sleeps without the lock of any pool.
  * Before each attempt to allocate, it reads the pools' counts of frees, so that it notices a free
  * that happens during the attempt.  A free by the waiting thread itself, for example in a reclaim
- * function, does not make the request try again. */
+ * function, does not make the request try again.
+ *
+ * A request also waits while another thread's call is allocating memory from upstream or returning
+ * memory to upstream.  Such a call may end without freeing a block: it fails, and upstream may have
+ * more free memory than during the call.  So the end of such a call counts as a free. */
 
 #include "pool/cache-private.h"
 
@@ -181,4 +185,19 @@ _tarn_pool_tell_waiting (TarnPool *pool)
   _tarn_mutex_lock (&lock);
   _tarn_cond_broadcast (&freed);
   _tarn_mutex_unlock (&lock);
+}
+
+/* Wakes the requests that wait for memory of a pool, after the calling thread has ended a call that
+ * has allocated no memory from upstream, or returned none to upstream.  Does nothing if the thread
+ * itself waits for memory of the pool, and the call was a part of its latest attempt.  Otherwise
+ * waiting requests that all fail would wake each other again and again.  When such a request gives
+ * up, it wakes the others (end ()).  The caller holds the pool's lock. */
+void
+_tarn_pool_note_failed_call (TarnPool *pool)
+{
+  _tarn_assert_locked (&pool->lock);
+  for (const TarnRoomWait *wait = current; wait != NULL; wait = wait->outer)
+    if (g_ptr_array_find (wait->pools, pool, NULL))
+      return;
+  _tarn_pool_note_room (pool);
 }

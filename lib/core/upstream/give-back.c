@@ -87,6 +87,8 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
     note_stuck (pool);
   if (has_given)
     _tarn_pool_note_room (pool);
+  else
+    _tarn_pool_note_failed_call (pool);
   pool->returning.n_foreign -= give_back->is_foreign;
   _tarn_tickets_end (&pool->returning.calls, &give_back->ticket, has_given);
   if (give_back->group != NULL)

@@ -308,6 +308,14 @@ _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
   tell_awaiting (pool);
 }
 
+/* Ends the reservation of a caller that has got no memory.  The caller holds the pool's lock. */
+void
+_tarn_pool_drop_reservation (TarnPool *pool, const TarnReservation *reservation)
+{
+  _tarn_pool_end_reservation (pool, reservation);
+  _tarn_pool_note_failed_call (pool);
+}
+
 /* Ends a request's reservation, and sets an error.  The request had reserved bytes of cached
  * blocks, but the pool could not return these blocks to upstream, so the pool's limit leaves no
  * room for the request.  The caller holds the pool's lock. */
@@ -315,7 +323,7 @@ static void
 give_up_reservation (TarnPool *pool, const TarnReservation *reservation, GError **error)
 {
   _tarn_assert_locked (&pool->lock);
-  _tarn_pool_end_reservation (pool, reservation);
+  _tarn_pool_drop_reservation (pool, reservation);
   _tarn_pool_fit_ceiling (pool);
   set_limit_error (pool, reservation->size, TRUE, error);
 }

@@ -212,7 +212,7 @@ ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error
     return add_fresh (pool, request, memory, owner);
 
   _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_end_reservation (pool, reservation);
+  _tarn_pool_drop_reservation (pool, reservation);
   pool->stats.upstream_failures++;
   count_driver_calls (pool, request);
   _tarn_mutex_unlock (&pool->lock);
@@ -382,7 +382,7 @@ _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *que
                                &memory, &owner))
     return add_fresh (pool, &request, memory, owner);
   _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_end_reservation (pool, &request.reservation);
+  _tarn_pool_drop_reservation (pool, &request.reservation);
   _tarn_mutex_unlock (&pool->lock);
   return NULL;
 }

@@ -71,6 +71,7 @@ void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 gboolean _tarn_pool_tell_limit (TarnPool *pool);
 gboolean _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error);
 void _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation);
+void _tarn_pool_drop_reservation (TarnPool *pool, const TarnReservation *reservation);
 /* The callers of _tarn_pool_fit_ceiling () and _tarn_pool_note_limit_room () hold the pool's
  * lock. */
 void _tarn_pool_fit_ceiling (TarnPool *pool);
