@@ -237,6 +237,51 @@ test_threads (QueuesFixture *fixture, gconstpointer unused)
   _tarn_mutex_clear (&shared.lock);
 }
 
+/* Two owners of a block of an arena free it at the same time, each on the queue that it used. */
+
+#define N_SHARED 50
+
+typedef struct
+{
+  TarnBlock *block;
+  gpointer queue;
+  gint *n_ready; /* atomic */
+} Owner;
+
+static gpointer
+free_on_own_queue (gpointer data)
+{
+  const Owner *owner = data;
+
+  g_atomic_int_inc (owner->n_ready);
+  while (g_atomic_int_get (owner->n_ready) < 2)
+    g_thread_yield ();
+  tarn_block_free_on (owner->block, owner->queue);
+  return NULL;
+}
+
+static void
+test_shared (QueuesFixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  for (guint i = 0; i < N_SHARED; i++)
+    {
+      TarnBlock *block = queues_take_unchecked (fixture, i % 2 == 0 ? 5000 : MIB, fixture->first);
+      gint n_ready = 0;
+      Owner owners[]
+          = { { block, fixture->first, &n_ready }, { block, fixture->second, &n_ready } };
+      GThread *thread;
+
+      tarn_block_ref (block);
+      thread = g_thread_new ("owner", free_on_own_queue, &owners[1]);
+      free_on_own_queue (&owners[0]);
+      g_thread_join (thread);
+      tarn_testing_queues_run_all (fixture->queues);
+    }
+  queues_assert_valid (fixture);
+  g_assert_cmpuint (tarn_pool_get_active_blocks (fixture->pool), ==, 0);
+}
+
 /* A heap gives up its lock while it asks about events.  Another thread takes what was free at the
  * end of the reserved addresses.  The heap then has to reckon anew how much is missing. */
 
@@ -318,6 +363,7 @@ main (int argc, char **argv)
   queues_add ("grow-waits-alone", test_grow_waits_alone);
   queues_add ("several-arenas", test_several_arenas);
   queues_add ("threads", test_threads);
+  queues_add ("shared", test_shared);
   g_test_add_func ("/core/heap/queues/taken-meanwhile", test_taken_meanwhile);
   return g_test_run ();
 }

@@ -558,6 +558,45 @@ test_free_on_shared (Order *order, gconstpointer unused)
   tarn_block_free (order_take (order, SIZE, order->c));
 }
 
+typedef struct
+{
+  TarnBlock *block;
+  gpointer queue;
+  gint *n_ready; /* atomic */
+} Holder;
+
+static gpointer
+free_on_own_queue (gpointer data)
+{
+  const Holder *holder = data;
+
+  g_atomic_int_inc (holder->n_ready);
+  while (g_atomic_int_get (holder->n_ready) < 2)
+    g_thread_yield ();
+  tarn_block_free_on (holder->block, holder->queue);
+  return NULL;
+}
+
+/* ... at the same time. */
+static void
+test_free_on_threads (Order *order, gconstpointer unused)
+{
+  (void) unused;
+  for (guint round = 0; round < 100; round++)
+    {
+      TarnBlock *block = order_take (order, SIZE, order->a);
+      gint n_ready = 0;
+      Holder holders[] = { { block, order->a, &n_ready }, { block, order->b, &n_ready } };
+      GThread *thread;
+
+      tarn_block_ref (block);
+      thread = g_thread_new ("holder", free_on_own_queue, &holders[1]);
+      free_on_own_queue (&holders[0]);
+      g_thread_join (thread);
+    }
+  g_assert_cmpuint (tarn_pool_get_active_blocks (order->pool), ==, 0);
+}
+
 static void
 test_free_on_without_pool (Order *order, gconstpointer unused)
 {
@@ -614,6 +653,7 @@ main (int argc, char **argv)
   ADD_ORDER ("other-queue", test_free_on);
   ADD_ORDER ("own-queue", test_free_on_own_queue);
   ADD_ORDER ("shared", test_free_on_shared);
+  ADD_ORDER ("threads", test_free_on_threads);
   ADD_ORDER ("no-pool", test_free_on_without_pool);
   ADD_ORDER ("failure", test_free_on_fails);
   return g_test_run ();

@@ -102,7 +102,9 @@ _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
 gboolean
 _tarn_block_use_last (TarnBlock *block, gpointer queue, GError **error)
 {
-  return queue == NULL || block->share == queue || tarn_block_record_use (block, queue, error);
+  /* If the block has several owners, another one may be changing TarnBlock.share now. */
+  return queue == NULL || (block->state != TARN_BLOCK_SHARED && block->share == queue)
+         || tarn_block_record_use (block, queue, error);
 }
 
 /* Drops one of the queues that use a block. */

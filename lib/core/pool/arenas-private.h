@@ -148,7 +148,7 @@ _tarn_cache_get_kept_place (TarnCache *cache, gpointer handle)
 static inline TarnMetQueue *
 _tarn_cache_find_met_for (const TarnPool *pool, const TarnCache *cache, const TarnBlock *block)
 {
-  return block->is_own && block->state == TARN_BLOCK_ACTIVE && cache->n_spare < TARN_MAX_SPARE
+  return block->state == TARN_BLOCK_ACTIVE && block->is_own && cache->n_spare < TARN_MAX_SPARE
              ? _tarn_pool_find_met (pool, block->share)
              : NULL;
 }

@@ -567,8 +567,11 @@ _tarn_pool_put (TarnPool *pool, TarnBlock *block, TarnBeginVisit begin)
   visit = thread->visits + 1;
   if (TARN_UNLIKELY (!begin (thread, visit, &pool->door)))
     return FALSE;
-  bin = _tarn_cache_find_bin (cache, block->bin, block->share);
-  if (TARN_LIKELY (bin != NULL && block->state == TARN_BLOCK_ACTIVE && bin->length < bin->capacity))
+  /* Read the state first: if the block has several owners, another one may be changing share. */
+  bin = TARN_LIKELY (block->state == TARN_BLOCK_ACTIVE)
+            ? _tarn_cache_find_bin (cache, block->bin, block->share)
+            : NULL;
+  if (TARN_LIKELY (bin != NULL && bin->length < bin->capacity))
     {
       _tarn_cache_put (cache, bin, block);
       is_held = TRUE;
