@@ -200,6 +200,40 @@ test_capture (QueuesFixture *fixture, gconstpointer data)
   queues_put (fixture, queues_take (fixture, 60 * MIB, fixture->second));
 }
 
+/* A request for aligned memory is refused, too, even if the pool has a block of the size, which is
+ * not aligned. */
+static void
+test_capture_aligned (QueuesFixture *fixture, gconstpointer data)
+{
+  TarnBlock *aligned = queues_take (fixture, KIB, fixture->first);
+  TarnBlock *block = queues_take (fixture, KIB, fixture->first);
+  g_autoptr (GError) error = NULL;
+  TarnPoolStats stats;
+  guint n_calls;
+
+  if ((((const QueuesWay *) data)->flags & TARN_TESTING_QUEUES_CHECKS_QUEUES) == 0)
+    {
+      g_test_skip ("this backend does not check queues");
+      tarn_block_free (block);
+      tarn_block_free (aligned);
+      return;
+    }
+  queues_put (fixture, block);
+  tarn_testing_queue_set_capturing (fixture->queues, fixture->first, TRUE);
+  stats = get_stats (fixture->pool);
+  n_calls = tarn_testing_pages_get_calls (fixture->pages);
+  g_assert_null (tarn_pool_allocate_aligned (fixture->pool, KIB, 32 * MIB, fixture->first, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
+  g_assert_cmpuint (tarn_testing_pages_get_calls (fixture->pages), ==, n_calls);
+  g_assert_cmpuint (get_stats (fixture->pool).failures, ==, stats.failures + 1);
+  queues_assert_valid (fixture);
+  tarn_testing_queue_set_capturing (fixture->queues, fixture->first, FALSE);
+  block = tarn_pool_allocate_aligned (fixture->pool, KIB, 32 * MIB, fixture->first, NULL);
+  g_assert_nonnull (block);
+  queues_put (fixture, block);
+  queues_put (fixture, aligned);
+}
+
 /* A block of each of many queues, some of which stay in use meanwhile. */
 static void
 use_each (QueuesFixture *fixture, gpointer *queues, guint n)
@@ -468,6 +502,7 @@ main (int argc, char **argv)
   queues_add ("out-of-memory", test_out_of_memory);
   queues_add ("between", test_between);
   queues_add ("capture", test_capture);
+  queues_add ("capture-aligned", test_capture_aligned);
   queues_add ("one-after-another", test_one_after_another);
   queues_add ("many", test_many);
   queues_add ("in-turn", test_in_turn);

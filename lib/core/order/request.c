@@ -494,6 +494,21 @@ can_align (const TarnPool *pool)
              && _tarn_allocator_get_backend (pool->upstream)->ops.part_release != NULL);
 }
 
+/* Looks up the queue of a request for fresh memory, and asks the backend whether it can allocate
+ * memory for this queue now.  Does nothing if @handle is NULL.  If one of the two fails, counts the
+ * request as a failure, and returns FALSE with an error. */
+static gboolean
+enter_checked_queue (TarnPool *pool, TarnRequest *request, gpointer handle, GError **error)
+{
+  if (handle == NULL)
+    return TRUE;
+  request->queue = _tarn_pool_enter_queue (pool, handle, error);
+  if (request->queue != NULL && _tarn_allocator_check_queue (pool->upstream->direct, handle, error))
+    return TRUE;
+  _tarn_pool_count_failure (pool);
+  return FALSE;
+}
+
 /* Allocates an aligned block of fresh memory. */
 static TarnBlock *
 allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointer handle, GError **error)
@@ -504,9 +519,7 @@ allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointer handle, 
   TarnBlock *block = NULL;
 
   request.number = _tarn_pool_get_bin (pool, size);
-  if (handle != NULL)
-    request.queue = _tarn_pool_enter_queue (pool, handle, &local);
-  if (local == NULL)
+  if (enter_checked_queue (pool, &request, handle, &local))
     block = allocate_fresh (pool, &request, &was_short, &local);
   end_request (pool, &request);
   probe_request (pool, size, handle, block, local);
