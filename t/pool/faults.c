@@ -82,6 +82,34 @@ allocate_over_hidden (void)
   allocate_six ();
 }
 
+static gboolean
+adaptor_allocate (gpointer below, gsize size, TarnMemory *memory, GError **error)
+{
+  return tarn_allocator_allocate_memory (below, size, memory, error);
+}
+
+static void
+adaptor_free (gpointer below, TarnMemory memory, gsize size)
+{
+  tarn_allocator_free_memory (below, memory, size);
+}
+
+/* An adaptor is no driver: only the allocator below it asks one. */
+static void
+allocate_over_adaptor (void)
+{
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) below = tarn_testing_device_allocator_new (device);
+  g_autoptr (TarnAllocator) adaptor = NULL;
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+  ops.allocate = adaptor_allocate;
+  ops.free = adaptor_free;
+  ops.below = below;
+  adaptor = tarn_allocator_new (&ops, below, NULL);
+  allocate_and_free (adaptor, 6, SIZE);
+}
+
 static void
 allocate_twice (void) /* what the first six had can be had again */
 {
@@ -155,6 +183,8 @@ static const Case cases[] = {
     "*+++---" SAID ("9", "budget=1000, of which 900 are used") "*" },
   { "budget/hidden", "budget=1000", allocate_over_hidden,
     "*++++++ +++---" SAID ("9", "budget=1000, of which 900 are used") "*" },
+  { "budget/adaptor", "budget=1000", allocate_over_adaptor,
+    "*+++---*" SAID ("*", "budget=1000, of which 900 are used") "*" },
   { "budget/again", "budget=1K", allocate_twice, "*+++---* +++---*" },
   { "budget/exact", "budget=1800", allocate_twice, "*++++++ calls=6 ++++++ calls=6*" },
   { "budget/pool", "budget=1000", allocate_from_pool, "*+++-*budget=1000* +++-*budget=1000*" },

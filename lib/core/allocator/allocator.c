@@ -109,10 +109,13 @@ is_direct (const TarnAllocator *allocator)
   return allocator->direct == allocator && allocator->given == NULL;
 }
 
+/* Returns TRUE if TARN_FAULTS counts the requests of a direct allocator.  Returns FALSE for an
+ * adaptor, which gets its memory from another allocator (TarnAllocatorOps.below): the requests of
+ * that allocator count. */
 static gboolean
 meets_faults (const TarnAllocator *allocator)
 {
-  return _tarn_faults_are_on && !allocator->ops.is_hidden;
+  return _tarn_faults_are_on && !allocator->ops.is_hidden && allocator->level == 0;
 }
 
 /* Adds an event to the recording: a backend was asked for memory.  @start: the time when the call
