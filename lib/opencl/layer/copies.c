@@ -222,11 +222,19 @@ move_to_piece (const LayerBuffer *buffer, Box *box)
   box->origin[0] += offset;
 }
 
+/* Returns TRUE if OpenCL allows the pitches of a box: rows and slices do not overlap, and the slice
+ * pitch is a multiple of the row pitch. */
+static gboolean
+has_valid_pitches (const Box *box, const size_t *region)
+{
+  return box->row >= region[0] && box->slice % box->row == 0 && box->slice / box->row >= region[1];
+}
+
 /* Copies a box from one buffer to another, usually by one command.  If one piece, a large buffer of
  * the driver, contains both buffers, and the layer copies within the piece, there are two cases in
  * which the function copies row by row:
  * - The row or slice pitches of the two boxes differ.  OpenCL does not allow that within one
- *   buffer.
+ *   buffer.  The driver does not see these pitches, so the function checks them.
  * - The driver reports an overlap, although the caller knows that the boxes do not overlap
  *   (@apart).  A driver may do so if the boxes begin at different places in a row.
  *
@@ -240,6 +248,9 @@ copy_between (const BoxCopy *copy, gboolean apart, gboolean *has_begun)
 
   if (!is_one || is_same)
     status = copy_box (copy);
+  else if (!has_valid_pitches (&copy->from, copy->region)
+           || !has_valid_pitches (&copy->to, copy->region))
+    return CL_INVALID_VALUE;
   if (is_one && (!is_same || (apart && status == CL_MEM_COPY_OVERLAP)))
     status = copy_rows (copy, has_begun);
   return status;
@@ -285,6 +296,8 @@ layer_clEnqueueCopyBufferRect (cl_command_queue queue, cl_mem from, cl_mem to,
       else
         status = copy_between (&copy, get_whole (source) != get_whole (target), &has_begun);
     }
+  if (status != CL_SUCCESS)
+    command.event = NULL; /* the driver has written no event, even if it copies some of the rows */
   _tarn_layer_command_end (&command, has_begun ? CL_SUCCESS : status, FALSE);
   return status;
 }

@@ -18,8 +18,10 @@
  * - One whose first clWaitForEvents () fails while the command runs, if BELOW_WAITS is set: that of
  *   the first write that does not block, which ends only when the host waits a second time.  The
  * layer prints whether there was one, and whether its event was released before it had ended.
+ * - One that refuses the second box that it is to copy (clEnqueueCopyBufferRect ()), if
+ *   BELOW_BOXES is set.
  *
- * The first two and the last hold for programs of one thread. */
+ * All but those of NVIDIA's driver and of shared virtual memory hold for programs of one thread. */
 
 #define _GNU_SOURCE 1 /* RTLD_DEFAULT */
 
@@ -230,6 +232,20 @@ below_release (cl_event event)
   return driver->clReleaseEvent (event);
 }
 
+static unsigned int n_boxes;
+
+static cl_int CL_API_CALL
+below_copy_box (cl_command_queue queue, cl_mem from, cl_mem to, const size_t *from_origin,
+                const size_t *to_origin, const size_t *region, size_t from_row, size_t from_slice,
+                size_t to_row, size_t to_slice, cl_uint n_events, const cl_event *events,
+                cl_event *event)
+{
+  if (++n_boxes == 2)
+    return CL_OUT_OF_RESOURCES;
+  return driver->clEnqueueCopyBufferRect (queue, from, to, from_origin, to_origin, region, from_row,
+                                          from_slice, to_row, to_slice, n_events, events, event);
+}
+
 /* Two allocations of shared virtual memory.  The lowest free one is allocated. */
 static struct
 {
@@ -298,8 +314,9 @@ below_enqueue_svm_free (cl_command_queue queue, cl_uint n, void *addresses[],
 
 static void __attribute__ ((destructor)) print (void)
 {
-  fprintf (stderr, "made %u cut %u failed %u misused %u gated %u unfinished %u refused %u\n",
-           n_made, n_cut, n_failed, n_misused, n_gated, n_unfinished, n_refused);
+  fprintf (stderr,
+           "made %u cut %u failed %u misused %u gated %u unfinished %u boxes %u refused %u\n",
+           n_made, n_cut, n_failed, n_misused, n_gated, n_unfinished, n_boxes, n_refused);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL
@@ -334,6 +351,8 @@ clInitLayer (cl_uint n_entries, const cl_icd_dispatch *target, cl_uint *n_return
   dispatch.clCreateBuffer = below_create;
   dispatch.clCreateSubBuffer = below_create_sub;
   dispatch.clReleaseMemObject = below_release_object;
+  if (getenv ("BELOW_BOXES") != NULL)
+    dispatch.clEnqueueCopyBufferRect = below_copy_box;
   svm_fails = way != NULL && strcmp (way, "fails") == 0;
   if (way != NULL)
     {

@@ -6,7 +6,8 @@
 # command's event is released once; if it has none just when the layer asks whether images of
 # sub-buffers are right, the program gets right images; no sub-buffer is released while a later one
 # has a part of its memory; and if it fails to wait for a write of the layer's, the layer waits
-# again, because the write still reads the host's memory.
+# again, because the write still reads the host's memory; and if it refuses a part of a copy, the
+# layer looks for no event of the copy.
 . "$(dirname "$0")/../../lib/tap.sh"
 
 program=$top_builddir/t/opencl/layer/promises
@@ -38,6 +39,16 @@ for platform in $("$program" --platforms); do
     --platform "$platform" references-used >"$scratch/out" 2>"$scratch/waits"
   check "platform $platform: waits" grep -q "gated 1 unfinished 0 " "$scratch/waits"
   check "... the pool has the buffer" grep -qE "^ +([1-9][0-9]*) +\1 +0 " "$scratch/waits"
+  BELOW_BOXES=1 OPENCL_LAYERS=$below:$layer timeout 180 "$program" --platform "$platform" rect-refused \
+    >"$scratch/out" 2>"$scratch/boxes"
+  status=$?
+  # Only on PoCL does the layer copy more than one box.
+  if [ $status -eq 77 ] || grep -q "boxes [01] " "$scratch/boxes"; then
+    skip "platform $platform: a copy that is refused in part" "the layer copies it at once"
+  else
+    check "platform $platform: a copy that is refused in part" \
+      grep -q '^CL_OUT_OF_RESOURCES$' "$scratch/out"
+  fi
   check "platform $platform: sub-buffers" grep -q "^made [1-9][0-9]* cut 0 " "$scratch/err"
 done
 # The layer asks with a buffer of two of the device's alignments, which are 128 bytes on PoCL.

@@ -202,6 +202,68 @@ rect_errors (World *world)
   OK (clReleaseMemObject (other));
 }
 
+/* Pitches of the two boxes of a copy that differ, and that only one box may have. */
+static void
+rect_pitches (World *world)
+{
+  static const struct
+  {
+    size_t region[3], row, slice, other_row, other_slice;
+  } rows[] = { { { 10, 5, 5 }, 10, 50, 11, 55 }, { { 10, 5, 5 }, 9, 45, 10, 50 },
+               { { 10, 5, 5 }, 9, 0, 0, 0 },     { { 10, 5, 5 }, 10, 40, 10, 50 },
+               { { 10, 5, 5 }, 10, 55, 10, 50 }, { { 10, 5, 5 }, 10, 60, 10, 50 },
+               { { 10, 5, 1 }, 10, 1, 10, 50 },  { { 10, 5, 1 }, 20, 0, 0, 0 },
+               { { 10, 1, 1 }, 1, 0, 10, 0 },    { { 10, 1, 1 }, 0, 1, 0, 10 } };
+  const size_t zero[3] = { 0, 0, 0 };
+  cl_mem buffer = promise_filled (world, 1000, 1), other = promise_filled (world, 1000, 2);
+  guchar read[1000];
+
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    {
+      cl_int one = clEnqueueCopyBufferRect (world->queue, buffer, other, zero, zero, rows[i].region,
+                                            rows[i].row, rows[i].slice, rows[i].other_row,
+                                            rows[i].other_slice, 0, NULL, NULL);
+      cl_int back = clEnqueueCopyBufferRect (world->queue, buffer, other, zero, zero,
+                                             rows[i].region, rows[i].other_row, rows[i].other_slice,
+                                             rows[i].row, rows[i].slice, 0, NULL, NULL);
+
+      printf ("%u: %s", i, promise_status (one));
+      printf (" %s", promise_status (back));
+      OK (clEnqueueReadBuffer (world->queue, other, CL_TRUE, 0, sizeof read, read, 0, NULL, NULL));
+      printf (", %zu bytes differ\n", promise_count_wrong (read, sizeof read, 2, 0));
+    }
+  OK (clReleaseMemObject (buffer));
+  OK (clReleaseMemObject (other));
+}
+
+/* A copy that the driver may refuse, after it has accepted a part of the copy: its event is not
+ * there.  below.t makes a driver do so. */
+static void
+rect_refused (World *world)
+{
+  const size_t zero[3] = { 0, 0, 0 }, region[3] = { 10, 5, 5 };
+  cl_mem buffer = promise_filled (world, 1000, 1), other = promise_filled (world, 1000, 2);
+  const cl_event nothing = (cl_event) (gpointer) 16; /* no event, and no memory */
+  cl_event event = nothing;
+  cl_command_queue_properties can = 0;
+  cl_command_queue queue;
+  cl_int status;
+
+  OK (clGetDeviceInfo (world->device, CL_DEVICE_QUEUE_PROPERTIES, sizeof can, &can, NULL));
+  if (!(can & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE))
+    promise_skip ("all queues are in order");
+  queue = promise_queue (world, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+  status = clEnqueueCopyBufferRect (queue, buffer, other, zero, zero, region, 10, 50, 11, 55, 0,
+                                    NULL, &event);
+  printf ("%s%s\n", promise_status (status), event != nothing ? ", an event" : "");
+  OK (clReleaseMemObject (buffer));
+  OK (clReleaseMemObject (other));
+  if (event != nothing)
+    OK (clReleaseEvent (event));
+  OK (clFinish (queue));
+  OK (clReleaseCommandQueue (queue));
+}
+
 /* Patterns of each size, at each place where they may be, and where they may not. */
 static void
 fills (World *world)
@@ -624,6 +686,8 @@ const Promise promises_commands[] = { { "rects", rects, FALSE },
                                       { "rects-parts-copies", rects_parts_copies, TRUE },
                                       { "rect-empty", rect_empty, FALSE },
                                       { "rect-errors", rect_errors, FALSE },
+                                      { "rect-pitches", rect_pitches, FALSE },
+                                      { "rect-refused", rect_refused, FALSE },
                                       { "fills", fills, FALSE },
                                       { "host-access", host_access, FALSE },
                                       { "migrate", migrate, FALSE },
