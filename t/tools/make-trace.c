@@ -3,8 +3,10 @@
  *
  * Writes a recorded trace of which everything is known: make-trace known FILE, which tarn-view.t
  * checks pages against; make-trace lossy FILE, which has lost events and no end; make-trace empty
- * FILE and make-trace odd FILE; make-trace pools FILE, a program that makes and ends many pools;
- * make-trace N FILE, a program that trains a network, in about N events. */
+ * FILE and make-trace odd FILE; make-trace damaged FILE, with events that no program has;
+ * make-trace handed FILE, a thread that frees the blocks of another one; make-trace pools FILE, a
+ * program that makes and ends many pools; make-trace N FILE, a program that trains a network, in
+ * about N events. */
 
 #include <stdlib.h>
 
@@ -275,6 +277,48 @@ put_odd (Trace *trace)
   put (trace, G_MAXINT64, TARN_TRACE_EXTENT_FREE, FIRST_PIECE, 2 * KIB);
 }
 
+/* The heap has calls to the driver, which fail at one time and succeed at another; it ends before a
+ * pool over it is made; and the driver has blocks in use with more bytes than can be counted. */
+static void
+put_damaged (Trace *trace)
+{
+  put_start (trace);
+  put_of (trace, 10, HEAP, TARN_TRACE_ALLOCATED, MIB, FIRST_PIECE, 1, 1);
+  put (trace, 11, TARN_TRACE_ALLOCATED, 2 * MIB, FIRST_PIECE, 0, 1);
+  put (trace, 12, TARN_TRACE_ALLOCATED, MIB, FIRST_PIECE, 1, 1);
+  put_of (trace, 13, WEIGHTS, TARN_TRACE_MISS, 0x1000, KIB, KIB, FIRST_PIECE);
+  put (trace, 14, TARN_TRACE_END, HEAP);
+  trace_writer_add_object (trace->writer, SCRATCH + 1, TARN_TRACE_POOL, HEAP, "pool", "late",
+                           TARN_TRACE_LIMIT_BYTES, 0);
+  put_of (trace, 20, SCRATCH + 1, TARN_TRACE_MISS, 0x2000, KIB, KIB, FIRST_PIECE);
+  for (guint i = 0; i < 4; i++)
+    put_of (trace, 30 + i, DRIVER, TARN_TRACE_MISS, 0x3000 + i * 64, (guint64) 1 << 62,
+            (guint64) 1 << 62, SECOND_PIECE);
+  for (guint i = 0; i < 4; i++)
+    put (trace, 40 + i, TARN_TRACE_FREE, 0x3000 + i * 64);
+  put (trace, 50, TARN_TRACE_STOP, 0);
+}
+
+/* A thread allocates blocks, which two queues use in turn; another thread frees them. */
+static void
+put_handed (Trace *trace)
+{
+  const guint64 n_blocks = 1000;
+
+  put_start (trace);
+  for (guint64 i = 1; i <= n_blocks; i++)
+    {
+      put_of (trace, 10 * i, SCRATCH, TARN_TRACE_MISS, i, KIB, KIB, i * KIB);
+      for (guint64 k = 0; k < 50; k++)
+        put (trace, 10 * i + 1, TARN_TRACE_RECORD_USE, i, QUEUE + k % 2);
+    }
+  go_on (trace, 2);
+  trace_writer_add_thread (trace->writer, 1002, "worker");
+  for (guint64 i = 1; i <= n_blocks; i++)
+    put_of (trace, 10 * i + 2, SCRATCH, TARN_TRACE_FREE, i);
+  put (trace, 10 * n_blocks + 3, TARN_TRACE_STOP, 0);
+}
+
 /* A program that trains */
 
 #define N_LAYERS 48
@@ -454,7 +498,7 @@ main (gint argc, gchar **argv)
   g_autoptr (GError) error = NULL;
 
   if (argc != 3)
-    g_error ("usage: make-trace known|lossy|empty|odd|N FILE");
+    g_error ("usage: make-trace known|lossy|empty|odd|damaged|handed|pools|N FILE");
   if (g_str_equal (argv[1], "known"))
     put_known (&trace);
   else if (g_str_equal (argv[1], "lossy"))
@@ -463,6 +507,10 @@ main (gint argc, gchar **argv)
     put_empty (&trace);
   else if (g_str_equal (argv[1], "odd"))
     put_odd (&trace);
+  else if (g_str_equal (argv[1], "damaged"))
+    put_damaged (&trace);
+  else if (g_str_equal (argv[1], "handed"))
+    put_handed (&trace);
   else if (g_str_equal (argv[1], "pools"))
     put_pools (&trace);
   else

@@ -83,6 +83,21 @@ has_as_much_in_use () { # as recorded, in the end
 check "three threads that free each other's blocks" has_as_much_in_use
 check "... it says what that means" grep -q "steps of several threads" "$scratch/out"
 
+make_trace=$top_builddir/t/tools/make-trace
+are_freed_elsewhere () {
+  "$make_trace" handed "$scratch/handed" && replays handed --repetitions 100 && grep -q "2 threads" "$scratch/out"
+}
+check "blocks that a queue uses and another thread frees" are_freed_elsewhere
+
+# ---- damaged recordings ----
+
+# What the events say, no program did: nothing is to be said of it but that it is not the same.
+is_damaged () {
+  "$make_trace" damaged "$scratch/damaged" && replays damaged --what-if=all \
+    && grep -q "^direct " "$scratch/out"
+}
+check "events that no program has" is_damaged
+
 # ---- what is not compared ----
 
 is_not_compared () {

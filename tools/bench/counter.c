@@ -7,6 +7,7 @@
 
 #define PART_ALIGNMENT 128 /* bytes */
 #define MAX_PART_ALIGNMENT 4096
+#define MAX_METERED (G_MAXSIZE / 4) /* bytes */
 
 /* A counter. */
 typedef struct
@@ -21,16 +22,26 @@ typedef struct
   SimulatedQueues *all_queues; /* nullable */
 } Counter;
 
-static void
+/* Adds bytes to a meter, and returns TRUE.  Returns FALSE if the meter would then have more than
+ * MAX_METERED bytes: a damaged recording may ask for any number of bytes, but sums of the bytes in
+ * use must not overflow. */
+static gboolean
 meter_add (Meter *meter, gsize size)
 {
-  gsize used = __atomic_add_fetch (&meter->used, size, __ATOMIC_RELAXED);
+  gsize used = __atomic_load_n (&meter->used, __ATOMIC_RELAXED);
   gsize peak = __atomic_load_n (&meter->peak, __ATOMIC_RELAXED);
 
+  do
+    if (size > MAX_METERED - used)
+      return FALSE;
+  while (!__atomic_compare_exchange_n (&meter->used, &used, used + size, FALSE, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED));
+  used += size;
   while (peak < used
          && !__atomic_compare_exchange_n (&meter->peak, &peak, used, FALSE, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED))
     ;
+  return TRUE;
 }
 
 /* Makes up an address for @size bytes of new memory, and returns it.  Leaves unused addresses
@@ -51,10 +62,9 @@ counter_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **e
   gsize used = __atomic_add_fetch (&counter->used, size, __ATOMIC_RELAXED);
   gsize budget = __atomic_load_n (&counter->budget, __ATOMIC_RELAXED);
 
-  if (budget == 0 || used <= budget)
+  if ((budget == 0 || used <= budget)
+      && (counter->meter == NULL || meter_add (counter->meter, size)))
     {
-      if (counter->meter != NULL)
-        meter_add (counter->meter, size);
       memory->address = take_addresses (counter, size);
       return TRUE;
     }

@@ -165,8 +165,12 @@ make_object (Rebuilt *self, guint i, GError **error)
       make_backend (self, made, object);
       return TRUE;
     }
-  if (below == &alone) /* the upstream is unknown, because events were lost */
-    make_backend (self, &alone, &unknown);
+  /* If events were lost, the upstream may be unknown, or have ended already. */
+  if (below->allocator == NULL)
+    {
+      make_backend (self, &alone, &unknown);
+      below = &alone;
+    }
   if (object->object_class == TARN_TRACE_POOL)
     is_made = make_pool (self, i, below, error);
   else if (self->alternative->has_no_heaps)

@@ -13,11 +13,11 @@
 /* A block of an object, in use or held. */
 typedef struct
 {
-  guint64 number;           /* the recording's */
-  guint32 block;            /* Step.block of the latest request */
-  guint32 allocated, freed; /* steps */
-  guint16 thread;           /* the thread that allocated the block */
-  guint16 queue;            /* the last queue that used the block, as recorded */
+  guint64 number; /* the recording's */
+  guint32 block;  /* Step.block of the latest request */
+  guint32 freed;  /* the step that freed the block */
+  guint16 thread; /* the thread that allocated the block */
+  guint16 queue;  /* the last queue that used the block, as recorded */
   gboolean is_active;
 } KnownBlock;
 
@@ -146,7 +146,6 @@ read_request (Reader *reader, const RecordedEvent *event, guint object, GError *
       g_hash_table_insert (blocks, &known->number, known);
     }
   known->block = recorded->n_blocks++;
-  known->allocated = get_n_steps (reader) - 1;
   known->thread = step->thread;
   known->queue = step->queue;
   known->is_active = TRUE;
@@ -185,8 +184,7 @@ read_use (Reader *reader, const RecordedEvent *event, guint object, StepKind kin
   if (!add_step (reader, event, kind, object, known->block, error))
     return FALSE;
   step = get_step (reader, get_n_steps (reader) - 1);
-  if (step->thread != known->thread)
-    step->is_handed_on = get_step (reader, known->allocated)->is_handed_on = TRUE;
+  step->is_handed_on = step->thread != known->thread;
   if (kind == STEP_FREE)
     {
       step->queue = 0;
@@ -227,7 +225,8 @@ set_room (Reader *reader, guint index, guint64 bytes)
 }
 
 /* Reads a driver call, which asked a backend for memory or freed some, to find out how many bytes
- * the backend could allocate.  In the recording the call comes before the step that made it. */
+ * the backend could allocate.  In the recording the call comes before the step that made it.
+ * Ignores calls of heaps and pools, which only a damaged recording has: they have no room. */
 static void
 read_call (Reader *reader, const RecordedEvent *event, guint index)
 {
@@ -235,6 +234,8 @@ read_call (Reader *reader, const RecordedEvent *event, guint index)
   gboolean has_run_out
       = event->other == TARN_ERROR_OUT_OF_MEMORY + 1 || event->other == TARN_ERROR_LIMIT + 1;
 
+  if (object->object_class != TARN_TRACE_DIRECT)
+    return;
   if (event->kind == TARN_TRACE_FREED)
     object->given -= MIN (event->size, object->given);
   else if (event->size > G_MAXUINT64 - object->given || event->size == 0)
@@ -331,6 +332,21 @@ read_event (Reader *reader, const RecordedEvent *event, GError **error)
     }
 }
 
+/* Marks all steps of the blocks that one thread allocates and another one uses.  When a step is
+ * read, it is not known yet whether another thread uses its block later. */
+static void
+mark_handed_on (const Reader *reader)
+{
+  g_autofree guint8 *is_handed_on = g_new0 (guint8, MAX (reader->recorded->n_blocks, 1));
+
+  for (guint32 i = 0; i < get_n_steps (reader); i++)
+    if (get_step (reader, i)->block != RECORDED_NONE)
+      is_handed_on[get_step (reader, i)->block] |= get_step (reader, i)->is_handed_on;
+  for (guint32 i = 0; i < get_n_steps (reader); i++)
+    if (get_step (reader, i)->block != RECORDED_NONE)
+      get_step (reader, i)->is_handed_on = is_handed_on[get_step (reader, i)->block];
+}
+
 gboolean
 reader_read_steps (Reader *reader, Recording *recording, GError **error)
 {
@@ -343,6 +359,7 @@ reader_read_steps (Reader *reader, Recording *recording, GError **error)
     if (!read_event (reader, &event, &local))
       break;
   progress_end (&progress);
+  mark_handed_on (reader);
   if (local == NULL)
     return reader->recorded->n_requests > 0
            || recorded_refuse (error, "it has no request to the objects that it describes");
