@@ -447,8 +447,9 @@ TarnPool *tarn_cuda_pool_new (CUcontext context, const TarnPoolOptions *options,
  * last launch of the graph. Calls for other streams work as usual, in all threads, and do not end
  * the capture.
  *
- * If another thread frees or moves a block of CU_STREAM_PER_THREAD, the pool may record an event on
- * the legacy stream. As with any command there, all blocking streams then wait for each other.
+ * If another thread frees or moves a block of CU_STREAM_PER_THREAD, or asks for one for that
+ * stream's queue, the pool may record an event on the legacy stream, or make the legacy stream wait
+ * for one. As with any command there, all blocking streams then wait for each other.
  *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param size    bytes; 0 is allowed

@@ -182,8 +182,7 @@ free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer
                 GError **error)
 {
   const TarnCudaContext *context = &self->home.context;
-  CUstream stream = _tarn_cuda_handle_is_known (handle) ? _tarn_cuda_stream_of_handle (handle)
-                                                        : _tarn_cuda_get_legacy_stream ();
+  CUstream stream = _tarn_cuda_stream_of_handle (handle);
   unsigned int status;
 
   if (!_tarn_cuda_context_check_capture (context, stream, error))

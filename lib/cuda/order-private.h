@@ -26,7 +26,10 @@ void _tarn_cuda_home_clear (TarnCudaHome *home);
 /* Returns the context of a pool's memory.  Returns NULL if the pool's memory is not CUDA's. */
 const TarnCudaContext *_tarn_cuda_pool_get_context (TarnPool *pool);
 
-/* These functions convert between a stream and the handle by which a pool knows the stream. */
+/* These functions convert between a stream and the handle by which a pool knows the stream.  This
+ * thread has no CUstream for another thread's default stream.  For the handle of such a stream,
+ * _tarn_cuda_stream_of_handle () returns the legacy stream: it waits for that stream, and that
+ * stream waits for it. */
 gpointer _tarn_cuda_stream_to_handle (CUstream stream);
 CUstream _tarn_cuda_stream_of_handle (gpointer handle);
 
@@ -37,7 +40,6 @@ gboolean _tarn_cuda_handle_is_legacy (gpointer handle);
  * thread's default stream, because CU_STREAM_PER_THREAD means the calling thread's own default
  * stream. */
 gboolean _tarn_cuda_handle_is_known (gpointer handle);
-CUstream _tarn_cuda_get_legacy_stream (void);
 
 /* Fails with TARN_ERROR_INVALID_ARGUMENT if a stream does not belong to a context. */
 gboolean _tarn_cuda_check_stream (const TarnCudaContext *context, gpointer handle, GError **error);

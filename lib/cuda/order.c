@@ -49,9 +49,17 @@ _tarn_cuda_stream_to_handle (CUstream stream)
   return stream == PER_THREAD ? get_own_per_thread () : (gpointer) stream;
 }
 
+gboolean
+_tarn_cuda_handle_is_known (gpointer handle)
+{
+  return !IS_PER_THREAD (handle) || handle == get_own_per_thread ();
+}
+
 CUstream
 _tarn_cuda_stream_of_handle (gpointer handle)
 {
+  if (!_tarn_cuda_handle_is_known (handle))
+    return (CUstream) LEGACY;
   return IS_PER_THREAD (handle) ? PER_THREAD : handle;
 }
 
@@ -59,18 +67,6 @@ gboolean
 _tarn_cuda_handle_is_legacy (gpointer handle)
 {
   return handle == LEGACY;
-}
-
-CUstream
-_tarn_cuda_get_legacy_stream (void)
-{
-  return (CUstream) LEGACY;
-}
-
-gboolean
-_tarn_cuda_handle_is_known (gpointer handle)
-{
-  return !IS_PER_THREAD (handle) || handle == get_own_per_thread ();
 }
 
 /* Makes an allocator's context current by _tarn_cuda_context_enter ().  Fails with
@@ -315,10 +311,6 @@ event_record (gpointer user_data, gpointer handle, GError **error)
   TarnCudaScope scope;
   gpointer event = NULL;
 
-  /* This thread has no CUstream for another thread's default stream.  So records the event on the
-   * legacy stream, which waits for that default stream. */
-  if (IS_PER_THREAD (handle) && handle != get_own_per_thread ())
-    handle = LEGACY;
   if (!enter_home (home, &scope, error))
     return NULL;
   if (check_capture (home, handle, error))
@@ -442,7 +434,7 @@ tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream)
     return FALSE;
 
   handle = tarn_block_get_queue (block);
-  if (handle == NULL || (IS_PER_THREAD (handle) && handle != get_own_per_thread ()))
+  if (handle == NULL || !_tarn_cuda_handle_is_known (handle))
     return FALSE;
   *stream = _tarn_cuda_stream_of_handle (handle);
   return TRUE;

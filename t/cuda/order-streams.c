@@ -493,9 +493,79 @@ test_queues (const TarnCudaTest *test, gconstpointer unused)
   fixture_clear (&fixture);
 }
 
+/* A request that a thread makes for the default stream of another one. */
+typedef struct
+{
+  Fixture *fixture;
+  gpointer queue; /* the other one's */
+  TarnBlock *block;
+} Errand;
+
+static gpointer
+request_for_another (gpointer data)
+{
+  Errand *errand = data;
+  g_autoptr (GError) error = NULL;
+
+  errand->block = tarn_pool_allocate_ordered (errand->fixture->pool, SIZE, errand->queue, &error);
+  g_assert_no_error (error);
+  return NULL;
+}
+
+static gpointer
+move_for_another (gpointer data)
+{
+  Errand *errand = data;
+  g_autoptr (GError) error = NULL;
+
+  errand->block = take (errand->fixture, SIZE, errand->fixture->a);
+  tarn_block_move_to_queue (errand->block, errand->queue, &error);
+  g_assert_no_error (error);
+  return NULL;
+}
+
+typedef gpointer (*ErrandFunc) (gpointer data);
+
+/* The queue of a thread's default stream may be named in any thread: that stream waits, and not the
+ * other thread's. */
+static void
+run_errand (Fixture *fixture, ErrandFunc func)
+{
+  Errand errand = { fixture, tarn_cuda_stream_get_queue (PER_THREAD), NULL };
+  TarnBlock *before = take (fixture, SIZE, fixture->a);
+  guint64 address = get_address (before);
+
+  gate_close (&fixture->gate, fixture->a);
+  put_write (before, 1, fixture->a);
+  tarn_block_free (before);
+  g_thread_join (g_thread_new ("errand", func, &errand));
+  g_assert_cmphex (get_address (errand.block), ==, address);
+  put_write (errand.block, 2, PER_THREAD);
+  assert_waits (fixture, PER_THREAD);
+  gate_open (&fixture->gate);
+  SUCCEED (cuda.cuStreamSynchronize (PER_THREAD));
+  g_assert_cmpuint (read_word (fixture, errand.block), ==, 2);
+  tarn_block_free (errand.block);
+}
+
+static void
+test_errands (const TarnCudaTest *test, gconstpointer unused)
+{
+  Fixture fixture;
+
+  (void) unused;
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
+  use_once (&fixture, OTHER_SIZE, fixture.c);
+  hand_on (fixture.pool, SIZE);
+  run_errand (&fixture, request_for_another);
+  run_errand (&fixture, move_for_another);
+  fixture_clear (&fixture);
+}
+
 void
 order_add_streams (void)
 {
+  tarn_cuda_test_add ("order/streams/other-threads-default", test_errands, NULL);
   tarn_cuda_test_add ("order/streams/queues", test_queues, NULL);
   tarn_cuda_test_add ("order/streams/forgotten", test_forgotten, GINT_TO_POINTER (FALSE));
   tarn_cuda_test_add ("order/streams/forgotten-of-two", test_forgotten, GINT_TO_POINTER (TRUE));

@@ -239,6 +239,10 @@ cuStreamWaitEvent (CUstream stream_handle, CUevent handle, unsigned int flags)
       return FAKE_CUDA_STREAM_CAPTURE_ISOLATION;
     }
   else if (event->mark != NULL)
-    fake_stream_wait (stream, event->mark);
+    {
+      fake_stream_wait (stream, event->mark);
+      if (fake_is_legacy (stream))
+        fake_let_blocking_wait (stream, event->mark);
+    }
   return FAKE_CUDA_SUCCESS;
 }

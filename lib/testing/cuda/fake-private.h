@@ -287,6 +287,7 @@ void fake_mark_reach (Mark *mark);
 Status fake_find_stream (const gchar *function, CUstream handle, Stream **stream);
 Mark *fake_stream_record (Stream *stream);    /* the caller owns the reference */
 void fake_wait_for_blocking (Stream *legacy); /* @legacy waits for the blocking streams */
+void fake_let_blocking_wait (const Stream *legacy, Mark *mark); /* the blocking streams wait */
 void fake_stream_wait (Stream *stream, Mark *mark);
 /* Puts a command on a stream.  When the stream reaches the command, it calls @function with @data,
  * and then frees @data. */

@@ -7,8 +7,10 @@
  *
  * The legacy default stream waits for the commands of blocking streams and per-thread default
  * streams in three cases: for a recorded event, a stream-ordered allocation and a stream-ordered
- * free.  In all other cases, the default streams wait for no other stream.  A call that names a
- * destroyed stream ends the test, because such a call crashes on an H200. */
+ * free.  These streams wait for the legacy default stream in one case: when it waits for an event,
+ * those of them that exist wait for the event, too.  In all other cases, the default streams wait
+ * for no other stream.  A call that names a destroyed stream ends the test, because such a call
+ * crashes on an H200. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -390,6 +392,19 @@ void
 fake_wait_for_blocking (Stream *legacy)
 {
   wait_for_others (legacy, TRUE);
+}
+
+void
+fake_let_blocking_wait (const Stream *legacy, Mark *mark)
+{
+  for (guint i = 0; i < streams->len; i++)
+    {
+      Stream *stream = g_ptr_array_index (streams, i);
+
+      if (stream != legacy && stream->context_id == legacy->context_id
+          && (stream->is_blocking || stream->is_default))
+        put (stream, WAIT, mark);
+    }
 }
 
 /* Returns a point that is reached when all present commands of a context's streams are done.  The
