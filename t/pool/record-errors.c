@@ -80,6 +80,24 @@ test_lost (void)
   g_assert_cmpuint (n + stats.lost_events, <, 2 * N_REQUESTS + 10);
 }
 
+/* The reader of a pipe ends before the recording does: that is an error, and no signal that ends
+ * the program. */
+static void
+test_closed (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_auto (Place) place = { NULL, NULL };
+  gint file;
+
+  place_init (&place, "trace");
+  g_assert_cmpint (mkfifo (place.path, 0600), ==, 0);
+  file = open (place.path, O_RDONLY | O_NONBLOCK);
+  record_start (&place, NULL);
+  close (file);
+  g_assert_false (tarn_trace_stop (&error));
+  g_assert_error (error, G_FILE_ERROR, G_FILE_ERROR_PIPE);
+}
+
 /* Files that cannot be written */
 
 static void
@@ -200,6 +218,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/core/record/device", test_device);
   g_test_add_func ("/core/record/lost", test_lost);
+  g_test_add_func ("/core/record/closed", test_closed);
   g_test_add_func ("/core/record/errors", test_errors);
   g_test_add_func ("/core/record/private", test_private);
   g_test_add_func ("/core/record/full", test_full);

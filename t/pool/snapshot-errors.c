@@ -112,12 +112,59 @@ test_device_without_reader (void)
   g_assert_error (error, G_FILE_ERROR, G_FILE_ERROR_NXIO);
 }
 
+static gpointer
+read_first_byte (gpointer path)
+{
+  gint file = open (path, O_RDONLY | O_CLOEXEC);
+  gchar byte = 0;
+
+  g_assert_cmpint (file, >=, 0);
+  g_assert_cmpint (read (file, &byte, 1), ==, 1);
+  g_assert_cmpint (byte, ==, '{');
+  close (file);
+  return NULL;
+}
+
+/* The reader ends before the snapshot does: that is an error, and no signal that ends the
+ * program. */
+static void
+test_device_closed (void)
+{
+  enum
+  {
+    N_BLOCKS = 3000 /* more text than a pipe holds */
+  };
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
+  g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
+  g_autoptr (GError) error = NULL;
+  g_auto (Place) place = { NULL, NULL };
+  TarnBlock *blocks[N_BLOCKS];
+  GThread *reader;
+  gint file;
+
+  for (guint i = 0; i < N_BLOCKS; i++)
+    blocks[i] = tarn_pool_allocate (pool, 64, NULL);
+  place_init (&place, "fifo");
+  g_assert_cmpint (mkfifo (place.path, 0600), ==, 0);
+  reader = g_thread_new ("reader", read_first_byte, place.path);
+  file = open (place.path, O_WRONLY | O_CLOEXEC); /* waits for the reader */
+  g_assert_cmpint (file, >=, 0);
+  g_assert_false (tarn_snapshot_write (place.path, &error));
+  g_assert_error (error, G_FILE_ERROR, G_FILE_ERROR_PIPE);
+  close (file);
+  g_thread_join (reader);
+  for (guint i = 0; i < N_BLOCKS; i++)
+    tarn_block_free (blocks[i]);
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/core/snapshot/device", test_device);
   g_test_add_func ("/core/snapshot/device/without-reader", test_device_without_reader);
+  g_test_add_func ("/core/snapshot/device/closed", test_device_closed);
   g_test_add_func ("/core/snapshot/errors", test_errors);
   g_test_add_func ("/core/snapshot/private", test_private);
   return g_test_run ();

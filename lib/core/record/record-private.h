@@ -82,6 +82,10 @@ gboolean _tarn_record_start (const gchar *path, const TarnTraceOptions *options,
 gboolean _tarn_record_stop (GError **error);
 void _tarn_record_get_stats (TarnTraceStats *stats);
 
+/* Writes to a file as write () does.  But if the file is a pipe that nobody reads any more, only
+ * returns the error EPIPE: the signal SIGPIPE would end the program. */
+gssize _tarn_record_write (gint file, gconstpointer bytes, gsize size);
+
 /* Sets the error of a call that failed for the file @path with an errno value.  Returns FALSE. */
 gboolean _tarn_record_set_error (GError **error, const gchar *path);
 

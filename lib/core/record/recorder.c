@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -147,6 +148,30 @@ _tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBuffer *full)
 
 /* Functions that write to the recording's file */
 
+gssize
+_tarn_record_write (gint file, gconstpointer bytes, gsize size)
+{
+  const struct timespec none = { 0, 0 };
+  sigset_t broken, pending, before;
+  gboolean is_mine;
+  gssize n;
+  gint code;
+
+  sigemptyset (&broken);
+  sigaddset (&broken, SIGPIPE);
+  is_mine = sigpending (&pending) == 0 && !sigismember (&pending, SIGPIPE);
+  pthread_sigmask (SIG_BLOCK, &broken, &before);
+  n = write (file, bytes, size);
+  code = errno;
+  /* The kernel sends the signal also after a part of the bytes was written. */
+  if (n < (gssize) size && is_mine)
+    while (sigtimedwait (&broken, NULL, &none) < 0 && errno == EINTR)
+      ;
+  pthread_sigmask (SIG_SETMASK, &before, NULL);
+  errno = code;
+  return n;
+}
+
 /* Writes bytes to the file.  Returns FALSE if this write or an earlier write of the recording has
  * failed. */
 static gboolean
@@ -156,7 +181,7 @@ write_all (gconstpointer bytes, gsize size)
 
   while (size > 0 && recorder.failure == 0)
     {
-      gssize n = write (recorder.file, rest, size);
+      gssize n = _tarn_record_write (recorder.file, rest, size);
 
       if (n < 0 && errno != EINTR && errno != EAGAIN)
         recorder.failure = errno;

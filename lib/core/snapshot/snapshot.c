@@ -424,7 +424,7 @@ make_text (const GPtrArray *all, guint64 time, const gchar *reason, const gchar 
 
 /* Writes a snapshot to an existing device or pipe.  Does not replace the file, because a regular
  * file in place of /dev/null, for example, would harm all programs.  Fails if a pipe has no
- * reader. */
+ * reader, or if its last reader closes it. */
 static gboolean
 write_in_place (const gchar *path, const GString *text)
 {
@@ -439,7 +439,7 @@ write_in_place (const gchar *path, const GString *text)
          fcntl (file, F_GETFL) & ~O_NONBLOCK); /* writes wait if a pipe's reader is slow */
   while (done < text->len)
     {
-      n = write (file, text->str + done, text->len - done);
+      n = _tarn_record_write (file, text->str + done, text->len - done);
       if (n < 0 && errno != EINTR)
         break;
       done += n > 0 ? (gsize) n : 0;
