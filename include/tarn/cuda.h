@@ -616,6 +616,9 @@ TarnPool *tarn_cuda_get_shared_pool (CUdevice device, GError **error) G_GNUC_WAR
  * counts towards the pool's limit. A launch of the graph uses its memory again, so only the graph
  * uses this memory until tarn_cuda_pool_release_graph().
  *
+ * If another thread is the first to allocate in a capture of CU_STREAM_PER_THREAD, on a stream that
+ * has joined the capture, call tarn_cuda_pool_begin_graph() right after cuStreamBeginCapture().
+ *
  * During the capture, memory that a stream has freed is reused only by the same stream. A block
  * that several streams of the capture use (tarn_cuda_block_record_use()) is not reused in the
  * graph. If the graph uses a block that was allocated before the capture, free the block after the

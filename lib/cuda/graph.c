@@ -161,8 +161,8 @@ learn_capture (Graph *graph, const TarnCudaContext *context)
 }
 
 /* For each graph of a pool, asks the driver for the id of the capture, if Tarn does not know it
- * yet.  Tarn cannot ask in tarn_cuda_pool_begin_graph (), because the program begins the capture
- * only after tarn_cuda_pool_begin_graph () has returned. */
+ * yet: if the program has begun the capture only after tarn_cuda_pool_begin_graph () has
+ * returned. */
 static void
 learn_captures (const TarnPool *pool, const TarnCudaContext *context)
 {
@@ -302,13 +302,16 @@ graph_free (Graph *graph)
   g_free (graph);
 }
 
+/* Makes a graph.  If the program has begun the capture already, the graph gets the capture's id
+ * now: if the stream is this thread's default stream, other threads cannot ask for the id later. */
 static Graph *
-graph_new (TarnPool *pool, gpointer handle, GError **error)
+graph_new (TarnPool *pool, const TarnCudaContext *context, gpointer handle, GError **error)
 {
   Graph *graph = g_new0 (Graph, 1);
 
   graph->pool = tarn_pool_ref (pool);
   graph->handle = handle;
+  graph->capture = ask_capture (context, handle);
   graph->is_open = TRUE;
   graph->pieces = _tarn_cuda_graph_pieces_new (pool);
   graph->own = own_pool_new (graph->pieces, error);
@@ -383,15 +386,16 @@ gboolean
 tarn_cuda_pool_begin_graph (TarnPool *pool, CUstream stream, guint64 *graph, GError **error)
 {
   gpointer handle = _tarn_cuda_stream_to_handle (stream);
+  const TarnCudaContext *context;
   Graph *fresh;
 
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   g_return_val_if_fail (graph != NULL, FALSE);
   TARN_REFUSE_NULL (pool, FALSE);
 
-  if (!tarn_check_fork (error) || check_begin (pool, handle, error) == NULL)
+  if (!tarn_check_fork (error) || (context = check_begin (pool, handle, error)) == NULL)
     return FALSE;
-  fresh = graph_new (pool, handle, error);
+  fresh = graph_new (pool, context, handle, error);
   if (fresh == NULL)
     return FALSE;
   if (add (fresh, graph, error))

@@ -353,6 +353,31 @@ test_thread (const TarnCudaTest *test, gconstpointer unused)
   world_clear (&world);
 }
 
+/* A thread captures its own default stream, and another thread allocates first, for a stream that
+ * has joined the capture.  Tarn cannot ask for the default stream in the other thread. */
+static void
+test_thread_default (const TarnCudaTest *test, gconstpointer unused)
+{
+  World world;
+  Other other = { &world, NULL };
+  guint64 address, graph;
+
+  (void) unused;
+  world_init (&world, test, HEAP);
+  SUCCEED (cuda.cuStreamBeginCapture (PER_THREAD, GLOBAL_MODE));
+  graph = begin_memory (world.pool, PER_THREAD);
+  follow (world.a, PER_THREAD);
+  g_thread_join (g_thread_new ("joined", take_in_thread, &other));
+  address = get_address (other.block);
+  tarn_block_free (other.block);
+  follow (PER_THREAD, world.a);
+  end_graph (world.pool, graph, PER_THREAD);
+  assert_apart (world.pool, world.b, &address, 1, MIB);
+  release_memory (world.pool, graph);
+  g_assert_cmpuint (get_used (world.pool), ==, 0);
+  world_clear (&world);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -364,6 +389,7 @@ main (int argc, char **argv)
   add_ways ("random", test_random, N_WAYS);
   add_ways ("threads", test_threads, N_WAYS);
   tarn_cuda_test_add ("graphs/thread", test_thread, NULL);
+  tarn_cuda_test_add ("graphs/thread-default", test_thread_default, NULL);
   if (fake != NULL)
     tarn_cuda_test_add ("graphs/asked", test_asked, NULL);
   return g_test_run ();

@@ -239,7 +239,7 @@ cuStreamBeginCapture_v2 (CUstream handle, unsigned int mode)
   ENTER (cuStreamBeginCapture);
   LOCKED;
   REQUIRE (mode <= RELAXED, FAKE_CUDA_INVALID_VALUE);
-  REQUIRE ((guintptr) handle > 2, FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED);
+  REQUIRE ((guintptr) handle > 1, FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED);
 
   fake_find_stream ("cuStreamBeginCapture", handle, &stream);
   REQUIRE (fake_get_capture (stream) == NULL, FAKE_CUDA_ILLEGAL_STATE);
