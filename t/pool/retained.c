@@ -239,6 +239,57 @@ test_retained_end (World *w, gconstpointer unused)
   g_assert_cmpuint (tarn_testing_device_get_live (w->device), ==, 0);
 }
 
+#define LONG (20 * G_TIME_SPAN_SECOND)
+
+/* Takes all memory of the device as soon as it can. */
+static gpointer
+wait_for_all (gpointer pool)
+{
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block = tarn_pool_allocate_timeout (pool, 1 << 20, NULL, LONG, &error);
+
+  g_assert_no_error (error);
+  return block;
+}
+
+/* A request waits for memory that the program has freed, and still retains.  The program releases
+ * it, and makes no call that could wake the request. */
+static void
+wait_for_release (World *w, gboolean frees_first)
+{
+  g_autoptr (TarnPool) pool = new_pool (w->allocator, 0);
+  TarnBlock *block = take (pool, SIZE);
+  TarnMemory memory = tarn_block_get_memory (block);
+  gint64 start = g_get_monotonic_time ();
+  guint n_waiting = 0;
+  GThread *thread;
+
+  retain (memory);
+  if (frees_first)
+    tarn_block_free (g_steal_pointer (&block));
+  thread = g_thread_new ("waiting", wait_for_all, pool);
+  while (n_waiting == 0)
+    {
+      g_usleep (10 * G_TIME_SPAN_MILLISECOND); /* the request may be asleep after that */
+      _tarn_mutex_lock (&pool->lock);
+      n_waiting = pool->room.n_waiting;
+      _tarn_mutex_unlock (&pool->lock);
+    }
+  tarn_block_free (block);
+  g_usleep (10 * G_TIME_SPAN_MILLISECOND);
+  release (memory);
+  tarn_block_free (g_thread_join (thread));
+  g_assert_cmpint (g_get_monotonic_time () - start, <, LONG / 2);
+}
+
+static void
+test_retained_awaited (World *w, gconstpointer unused)
+{
+  (void) unused;
+  wait_for_release (w, TRUE);
+  wait_for_release (w, FALSE);
+}
+
 static gpointer
 retain_at_random (gpointer data)
 {
@@ -384,6 +435,7 @@ main (int argc, char **argv)
   ADD ("trim", test_retained_trim);
   ADD ("many", test_retained_many);
   ADD ("end", test_retained_end);
+  ADD ("awaited", test_retained_awaited);
   ADD ("threads", test_retained_threads);
   ADD ("shared", test_retained_shared);
   ADD ("trusted", test_trusted);

@@ -104,6 +104,47 @@ may_try_again (TarnPool *server, gsize size, const TarnBlock *block, const GErro
   return block == NULL && tarn_error_is_no_memory (error) && !is_above_limit (server, size);
 }
 
+/* If any of the pools has set blocks aside, a waiting request checks these blocks each time that
+ * ASIDE_TIME, in microseconds, has passed: the program freed them while it still had references to
+ * their memory, and drops these references without a call that could wake the request. */
+#define ASIDE_TIME (10 * G_TIME_SPAN_MILLISECOND)
+
+/* Frees the blocks that the pools have set aside, except those whose memory the program still
+ * refers to.  Returns TRUE if there are any of the latter. */
+static gboolean
+free_aside (const GPtrArray *pools)
+{
+  gboolean has_aside = FALSE;
+
+  for (guint i = 0; i < pools->len; i++)
+    {
+      TarnPool *pool = g_ptr_array_index (pools, i);
+
+      _tarn_pool_free_aside (pool);
+      has_aside |= __atomic_load_n (&pool->blocks.n_aside, __ATOMIC_RELAXED) > 0;
+    }
+  return has_aside;
+}
+
+/* Waits until other threads have freed memory of the pools, or until the program has dropped its
+ * references to memory that the pools have set aside.  Returns FALSE if @end_time is reached, or if
+ * a wait is useless. */
+static gboolean
+await_memory (const TarnRoomWait *wait, gint64 end_time)
+{
+  gint64 until;
+  gboolean has_news;
+
+  do
+    {
+      until = free_aside (wait->pools) ? MIN (end_time, g_get_monotonic_time () + ASIDE_TIME)
+                                       : end_time;
+      has_news = _tarn_room_await (wait, until);
+    }
+  while (!has_news && until < end_time);
+  return has_news;
+}
+
 /* Repeats a failed request each time that a thread has freed memory, until it succeeds or @end_time
  * is reached.  *server and *error are those of the last attempt; each further attempt replaces
  * them. */
@@ -134,7 +175,7 @@ allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, T
           waits_for_all = is_listed (pools, server) || n_listings == MAX_LISTINGS;
         }
       while (may_try_again (_tarn_server_get (server), size, block, *error) && waits_for_all
-             && _tarn_room_await (&wait, end_time));
+             && await_memory (&wait, end_time));
       _tarn_room_end (&wait);
     }
   while (may_try_again (_tarn_server_get (server), size, block, *error) && !waits_for_all
