@@ -507,6 +507,58 @@ test_aligned_refused (World *w, gconstpointer unused)
   g_assert_cmpuint (tarn_pool_get_active_blocks (over_heap), ==, 0);
 }
 
+static guint64
+count_requests (TarnPool *pool)
+{
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+
+  assert_valid (pool);
+  tarn_pool_get_stats (pool, &stats);
+  g_assert_cmpuint (stats.served_without_driver, <=, stats.hits + stats.misses);
+  return stats.hits + stats.misses + stats.failures;
+}
+
+/* Each request counts once, whether a block of the size is there that is not aligned, or none. */
+static void
+count_aligned (TarnPool *pool)
+{
+  TarnBlock *first = take (pool, 1000), *second = take (pool, 1000), *aligned;
+  guint64 n = count_requests (pool);
+
+  for (guint i = 0; i < 3; i++)
+    {
+      if (i == 1)
+        tarn_block_free (second);
+      aligned = take_aligned (pool, 1000, 1 << 16);
+      g_assert_cmpuint (count_requests (pool), ==, ++n);
+      tarn_block_free (aligned);
+    }
+  for (guint i = 0; i < 2; i++)
+    {
+      g_assert_null (tarn_pool_allocate_aligned (pool, 1000, 1 << 30, NULL, NULL));
+      g_assert_cmpuint (count_requests (pool), ==, ++n);
+    }
+  tarn_block_free (first);
+}
+
+static void
+test_aligned_counted (World *w, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = new_pool (w->allocator, 0);
+  TarnBlock *block = take (pool, 1);
+
+  (void) unused;
+  for (guint kind = 0; kind < G_N_ELEMENTS (w->pages); kind++)
+    {
+      g_autoptr (TarnPool) over_heap = new_heap_pool (w, kind, 0);
+
+      count_aligned (over_heap);
+    }
+  tarn_block_free (block);
+  g_assert_null (tarn_pool_allocate_aligned (pool, 1, 1 << 30, NULL, NULL));
+  g_assert_cmpuint (count_requests (pool), ==, 2);
+}
+
 /* Frees that name a queue */
 
 /* The queue that the free names is done before a third queue uses the memory. */
@@ -650,6 +702,7 @@ main (int argc, char **argv)
   ADD ("aligned/debugged", test_aligned_debugged);
   ADD ("aligned/bytes", test_aligned_bytes);
   ADD ("aligned/refused", test_aligned_refused);
+  ADD ("aligned/counted", test_aligned_counted);
   ADD_ORDER ("other-queue", test_free_on);
   ADD_ORDER ("own-queue", test_free_on_own_queue);
   ADD_ORDER ("shared", test_free_on_shared);

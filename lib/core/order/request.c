@@ -494,6 +494,35 @@ can_align (const TarnPool *pool)
              && _tarn_allocator_get_backend (pool->upstream)->ops.part_release != NULL);
 }
 
+/* Subtracts the request that got @block from the pool's counters, because the caller serves or
+ * fails the request in another way.  @from_cache: TRUE if the block comes from the thread's cache,
+ * which does not set the block's flags. */
+static void
+uncount_request (TarnPool *pool, const TarnBlock *block, gboolean from_cache)
+{
+  _tarn_mutex_lock (&pool->lock);
+  *(from_cache || block->is_hit ? &pool->stats.hits : &pool->stats.misses) -= 1;
+  pool->n_after_driver_calls -= !from_cache && block->called_driver;
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+/* Serves a request for aligned memory as any other request, if the block is then aligned by chance.
+ * Otherwise frees the block, and returns NULL without an error. */
+static TarnBlock *
+allocate_by_chance (TarnPool *pool, gsize size, gsize alignment, gpointer handle, GError **error)
+{
+  const TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  guint64 n_hits = cache != NULL ? cache->hits : 0;
+  TarnBlock *block = tarn_pool_allocate_ordered (pool, size, handle, error);
+
+  if (block == NULL || is_aligned (_tarn_pool_of (block->source), block, alignment))
+    return block;
+  if (block->source == &pool->base) /* else a redirect function was set just now */
+    uncount_request (pool, block, cache != NULL && cache->hits != n_hits);
+  tarn_block_free (block);
+  return NULL;
+}
+
 /* Looks up the queue of a request for fresh memory, and asks the backend whether it can allocate
  * memory for this queue now.  Does nothing if @handle is NULL.  If one of the two fails, counts the
  * request as a failure, and returns FALSE with an error. */
@@ -536,6 +565,7 @@ TarnBlock *
 tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointer queue,
                             GError **error)
 {
+  GError *local = NULL;
   TarnBlock *block;
 
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
@@ -552,12 +582,14 @@ tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointe
   if (_tarn_pool_is_redirected (pool)
       && _tarn_pool_allocate_redirected (pool, size, alignment, queue, &block, error))
     return block;
-  block = tarn_pool_allocate_ordered (pool, size, queue, error);
-  if (block == NULL || is_aligned (_tarn_pool_of (block->source), block, alignment))
+  block = allocate_by_chance (pool, size, alignment, queue, &local);
+  if (local != NULL)
+    g_propagate_error (error, local);
+  if (block != NULL || local != NULL)
     return block;
-  tarn_block_free (block);
   if (can_align (pool))
     return allocate_aligned (pool, size, alignment, queue, error);
+  _tarn_pool_count_failure (pool);
   g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
                "%s: memory of %s is not aligned to %" G_GSIZE_FORMAT
                " bytes: a pool over a heap has such memory",
