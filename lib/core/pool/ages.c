@@ -82,6 +82,8 @@ _tarn_ages_remove (TarnAges *ages, TarnBlock *block)
 
   if (ages->asked_next == block)
     ages->asked_next = age->newer;
+  if (ages->searched_next == block)
+    ages->searched_next = age->newer;
   *get_link_to_newer (ages, age->older) = age->newer;
   *get_link_to_older (ages, age->newer) = age->older;
   g_assert (ages->bytes >= block->alloc_size);

@@ -17,6 +17,9 @@
 #define MIN_HOLD_BYTES ((gsize) 8 << 20)
 #define HOLD_SHARE 200
 
+/* The most recorded blocks that take_oldest () looks at in vain. */
+#define MAX_UNDONE 32
+
 /* Marks a block as retired, and appends it to a list of blocks to return to upstream.  The caller
  * has removed the block from its bin.  *end points to the list's last link, which is NULL. */
 static void
@@ -77,6 +80,25 @@ find_done (const TarnPool *pool, TarnBlock *block)
   return block;
 }
 
+/* Continues the present search of the list of recorded blocks, which goes from the oldest block to
+ * newer ones.  Returns the first block whose commands have completed.  Returns NULL at the end of
+ * the list, or when @n_left, which it counts down, is 0.  Stores the block at which it stops in
+ * searched_next. */
+static TarnBlock *
+search_on (TarnPool *pool, guint *n_left)
+{
+  TarnAges *recorded = &pool->store.recorded;
+
+  while (recorded->searched_next != NULL && *n_left > 0)
+    {
+      if (pool->base.klass->is_done (recorded->searched_next))
+        return recorded->searched_next;
+      recorded->searched_next = _tarn_block_get_age (recorded->searched_next)->newer;
+      --*n_left;
+    }
+  return NULL;
+}
+
 /* Returns the older one of two blocks.  If one of them is NULL, returns the other.  @ready is a
  * block that the pool can return to upstream at any time.  @done is a recorded block that the pool
  * can return because the commands that use it have completed. */
@@ -91,27 +113,36 @@ get_oldest (TarnBlock *ready, TarnBlock *done)
 /* Takes cached blocks out of the pool, the oldest block first, and appends them to a list.  Takes
  * only blocks that the pool can return to upstream without a wait.  Stops when the pool caches at
  * most @keep_bytes bytes, when the next of these blocks came to its bin after the time @since, or
- * when none of them is left. */
+ * when none of them is left.
+ *
+ * If the queues are far behind, there are many recorded blocks, and almost each free comes here.  So
+ * passes at most MAX_UNDONE recorded blocks that commands still use.  The next call continues the
+ * search there.  A new search begins if events may have completed since the last one began. */
 static void
 take_oldest (TarnPool *pool, gint64 since, gsize keep_bytes, TarnBlock ***end)
 {
-  TarnBlock *ready = pool->store.ready.oldest;
-  TarnBlock *done = pool->store.has_done ? find_done (pool, pool->store.recorded.oldest) : NULL;
-  TarnBlock *block;
+  TarnStore *store = &pool->store;
+  TarnBlock *ready = store->ready.oldest, *done, *block;
+  guint n_left = MAX_UNDONE;
 
   _tarn_assert_locked (&pool->lock);
+  if (store->recorded.searched_next == NULL && store->has_done)
+    {
+      store->recorded.searched_next = store->recorded.oldest;
+      store->has_done = FALSE;
+    }
+  done = search_on (pool, &n_left);
   while ((block = get_oldest (ready, done)) != NULL && pool->stats.held_bytes > keep_bytes
          && _tarn_block_get_age (block)->since <= since)
     {
       TarnBlock *newer = _tarn_block_get_age (block)->newer;
 
+      take (pool, block, end); /* this moves searched_next on */
       if (block == ready)
         ready = newer;
       else
-        done = find_done (pool, newer);
-      take (pool, block, end);
+        done = search_on (pool, &n_left);
     }
-  pool->store.has_done = done != NULL;
 }
 
 /* Takes cached blocks out of the pool, the oldest block first, and returns them as a list.  Takes
@@ -165,16 +196,19 @@ _tarn_pool_take_share (TarnPool *pool, const TarnBins *share)
 TarnBlock *
 _tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share)
 {
-  TarnBlock *blocks = NULL, *done;
+  TarnStore *store = &pool->store;
+  gboolean is_found = store->has_done || store->recorded.searched_next != NULL;
+  TarnBlock *blocks = NULL, *newer;
   TarnBlock **end = &blocks;
 
-  while (pool->store.has_done)
+  for (TarnBlock *done = is_found ? store->recorded.oldest : NULL;
+       (done = find_done (pool, done)) != NULL; done = newer)
     {
-      done = find_done (pool, pool->store.recorded.oldest);
-      pool->store.has_done = done != NULL;
-      if (done != NULL)
-        take (pool, done, &end);
+      newer = _tarn_block_get_age (done)->newer;
+      take (pool, done, &end);
     }
+  store->recorded.searched_next = NULL;
+  store->has_done = FALSE;
   take_share (pool, share, &end);
   return blocks;
 }

@@ -81,6 +81,9 @@ typedef struct
   /* The block for which the pool next asks the driver whether the block's event has completed, or
    * NULL to begin with the oldest block of the list. */
   TarnBlock *asked_next;
+  /* The block at which a search for blocks whose events have completed goes on, or NULL: no search
+   * is under way. */
+  TarnBlock *searched_next;
   gsize bytes; /* the sum of alloc_size over the list */
 } TarnAges;
 
@@ -146,7 +149,9 @@ typedef struct
    * the pool's periodic work.  A free sets this if the pool should now return blocks to upstream
    * whose frees recorded an event. */
   gboolean has_late;
-  gboolean has_done; /* TRUE: the events of some recorded blocks may have completed */
+  /* TRUE: the events of some recorded blocks may have completed since the last search for such blocks
+   * began (TarnAges.searched_next) */
+  gboolean has_done;
   /* The time at which the pool next looks for blocks that it has held for too long. */
   gint64 look_at;
   /* A list of held blocks that are in no bin.  The pool could not return them to upstream, because
