@@ -304,9 +304,9 @@ move (TarnHeapRange *range, TarnPiece *piece, GError **error)
   return TRUE;
 }
 
-/* Returns TRUE if the heap may move idle segments into a range instead of adding fresh memory.  The
- * range for small requests gets only fresh memory, because a large segment there would be in use
- * for as long as the smallest block in it. */
+/* Returns TRUE if the heap may move idle segments of any size into a range instead of adding fresh
+ * memory.  The range for small requests gets only fresh memory, and segments of the smallest size,
+ * because a large segment there would be in use for as long as the smallest block in it. */
 static gboolean
 moves_in (const TarnHeapRange *range)
 {
@@ -511,6 +511,22 @@ add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
   return TRUE;
 }
 
+/* Finds an idle segment of the smallest possible size, which no command uses, for the range for
+ * small requests.  Returns NULL if there is none. */
+static TarnPiece *
+find_least_idle (const TarnHeapRange *range)
+{
+  gsize least = ops_of (range->heap)->virtual_granularity;
+
+  TARN_FOR_EACH_IDLE (piece, next, range->heap)
+    {
+      if (piece->size == least && piece->range != range && _tarn_piece_can_move_to (piece, range)
+          && least <= get_free_addresses (range->region))
+        return piece;
+    }
+  return NULL;
+}
+
 /* Chooses the idle segment that moves for a request.  Returns NULL if fresh memory is better. */
 static TarnPiece *
 choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *moves)
@@ -518,9 +534,9 @@ choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *m
   TarnHeap *heap = range->heap;
   TarnPiece *idle;
 
-  if (!moves_in (range) || missing <= get_room (heap, size))
+  if (missing <= get_room (heap, size))
     return NULL;
-  idle = choose_idle (range, missing);
+  idle = moves_in (range) ? choose_idle (range, missing) : find_least_idle (range);
   if (idle != NULL && *moves == TARN_MOVES_UNDECIDED)
     *moves = _tarn_heap_pay_for_moves (heap, missing, get_target (heap, size)) ? TARN_MOVES_PIECES
                                                                                : TARN_MOVES_NONE;
