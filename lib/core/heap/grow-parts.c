@@ -299,17 +299,6 @@ is_too_much (const TarnHeap *heap, gsize needed)
   return needed > target || heap->stats.upstream_bytes > target - needed;
 }
 
-/* Returns idle segments to upstream until the heap has room for a new segment of @needed bytes.
- * Searches the heap again for each segment, because each return releases the heap's lock. */
-static void
-make_room (TarnHeapRange *range, gsize needed)
-{
-  TarnHeap *heap = range->heap;
-  TarnPiece *piece;
-
-  while (is_too_much (heap, needed) && (piece = find_oldest (heap)) != NULL)
-    _tarn_heap_release_idle (heap, piece);
-}
 
 /* Searches all ranges that serve the same kind of requests (small, large or huge) as @range, except
  * @range itself.  Returns the smallest quiet segment (a segment that no command uses) of at least
@@ -345,6 +334,22 @@ pay_for_move (TarnHeap *heap, gsize needed)
 
   return all > most || needed > most - all
          || _tarn_heap_pay_for_moves (heap, needed - MIN (needed, room), target);
+}
+
+/* Returns idle segments to upstream until the heap has room for a new segment of @needed bytes.  If
+ * the heap does this again and again, it takes a little more memory instead, because the sizes that
+ * the program requests in turn need segments of their own (pay_for_move ()).  Searches the heap
+ * again for each segment, because each return releases the heap's lock. */
+static void
+make_room (TarnHeapRange *range, gsize needed)
+{
+  TarnHeap *heap = range->heap;
+  TarnPiece *piece;
+
+  if (!is_too_much (heap, needed) || find_oldest (heap) == NULL || !pay_for_move (heap, needed))
+    return;
+  while (is_too_much (heap, needed) && (piece = find_oldest (heap)) != NULL)
+    _tarn_heap_release_idle (heap, piece);
 }
 
 /* Moves a quiet segment (a segment that no command uses) from another range to @range.  The other
