@@ -299,7 +299,6 @@ is_too_much (const TarnHeap *heap, gsize needed)
   return needed > target || heap->stats.upstream_bytes > target - needed;
 }
 
-
 /* Searches all ranges that serve the same kind of requests (small, large or huge) as @range, except
  * @range itself.  Returns the smallest quiet segment (a segment that no command uses) of at least
  * @needed bytes, or NULL if there is none.  For a huge request, or near the heap's limit, leaves

@@ -17,7 +17,8 @@
 #define MIN_HOLD_BYTES ((gsize) 8 << 20)
 #define HOLD_SHARE 200
 
-/* The most recorded blocks that take_oldest () looks at in vain. */
+/* The most recorded blocks that one call of take_oldest () looks at and cannot take, because
+ * commands still use them. */
 #define MAX_UNDONE 32
 
 /* Marks a block as retired, and appends it to a list of blocks to return to upstream.  The caller
@@ -115,7 +116,7 @@ get_oldest (TarnBlock *ready, TarnBlock *done)
  * most @keep_bytes bytes, when the next of these blocks came to its bin after the time @since, or
  * when none of them is left.
  *
- * If the queues are far behind, there are many recorded blocks, and almost each free comes here.  So
+ * If the queues are far behind, there are many recorded blocks, and almost each free comes here. So
  * passes at most MAX_UNDONE recorded blocks that commands still use.  The next call continues the
  * search there.  A new search begins if events may have completed since the last one began. */
 static void

@@ -149,8 +149,8 @@ typedef struct
    * the pool's periodic work.  A free sets this if the pool should now return blocks to upstream
    * whose frees recorded an event. */
   gboolean has_late;
-  /* TRUE: the events of some recorded blocks may have completed since the last search for such blocks
-   * began (TarnAges.searched_next) */
+  /* TRUE: the events of some recorded blocks may have completed since the last search for such
+   * blocks began (TarnAges.searched_next) */
   gboolean has_done;
   /* The time at which the pool next looks for blocks that it has held for too long. */
   gint64 look_at;
