@@ -557,8 +557,10 @@ gboolean tarn_pool_reserve (TarnPool *pool, gsize bytes, gpointer queue, GError 
  * use memory of the pool, held or not, and a later queue may get the same handle. The call is
  * needed only if a backend cannot keep queues alive, as on CUDA; with OpenCL, Tarn retains them. If
  * the commands are done, you may omit the call. But then other queues get memory that was freed on
- * this queue only when memory runs out, or a limit is reached. The call waits for other threads
- * that are freeing blocks of the queue, because they may need the queue.
+ * this queue only when memory runs out, a limit is reached, or a heap below the pool has more than
+ * twice as much of such memory as it should have in all. Then the host waits for all queues. The
+ * call waits for other threads that are freeing blocks of the queue, because they may need the
+ * queue.
  *
  * Over a heap the pool afterwards holds none of the queue's memory, except memory that other queues
  * also used, and memory of a heap that has already forgotten the queue for another pool.

@@ -10,6 +10,9 @@
 #include "common/limit-private.h"
 #include "heap/heap-private.h"
 
+/* See await_unrecorded (). */
+#define UNRECORDED_SHARE 2
+
 /* Returns TRUE if the calling thread may wait until another thread has added or removed segments.
  * A function of the backend, called by Tarn, may itself call Tarn.  In this nested call the thread
  * must not wait if the segments may be changed by the outer call, which could then never end
@@ -115,6 +118,27 @@ _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
   return TRUE;
 }
 
+/* Makes the host wait for all queues if the backend has event_record_all (), and idle segments of
+ * queues that the program no longer names have more than UNRECORDED_SHARE times the bytes that the
+ * heap should have.  Without this wait, a program that uses a new queue for each task, or a new
+ * thread with a default stream of its own, takes memory until the driver has none left.  Returns
+ * TRUE if the caller should search the range again.  Waits at most once for each request. */
+static gboolean
+await_unrecorded (TarnHeap *heap, gsize size, TarnHeapAttempt *attempt)
+{
+  gsize target, most;
+
+  if (attempt->has_awaited || heap->base.direct->ops.event_record_all == NULL)
+    return FALSE;
+  target = heap->growth->get_target (heap, size);
+  most = MIN (target, G_MAXSIZE / UNRECORDED_SHARE) * UNRECORDED_SHARE;
+  if (heap->stats.upstream_bytes <= most || _tarn_heap_count_unrecorded (heap) <= most
+      || !may_wait (heap))
+    return FALSE;
+  attempt->has_awaited = TRUE;
+  return _tarn_heap_await_idle (heap);
+}
+
 /* Adds a segment to a range (a set of segments) that has no free extent for a request.  If another
  * thread is adding or removing segments, waits for that thread instead.  Returns TRUE if the caller
  * should search the range again. */
@@ -128,6 +152,8 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
   _tarn_assert_locked (&heap->lock);
   if (heap->is_changing)
     return await_change (heap, size, error);
+  if (await_unrecorded (heap, size, attempt))
+    return TRUE;
   begin_change (heap);
   heap->n_growths++;
   n_before = _tarn_direct_get_calls ();

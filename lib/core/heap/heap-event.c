@@ -11,7 +11,8 @@
  *
  * With some backends (event_record_all), a queue may be destroyed although the heap has a reference
  * to it.  The heap then records an event on a queue only in a call that names the queue.  When
- * memory has run out, it records one event on all queues instead.
+ * memory has run out, it records one event on all queues instead.  It also does so if queues that
+ * the program no longer names have very much memory (grow.c).
  *
  * The caller of each function here holds the heap's lock.  The functions release the lock for each
  * driver call.  A function that works only on events allows read sections, so other threads can
@@ -320,6 +321,19 @@ _tarn_heap_poll_events (TarnHeap *heap)
     }
   _tarn_heap_close (heap);
   _tarn_heap_end_aliases (heap);
+}
+
+/* Counts the bytes of idle segments that stay with their queues for as long as the program does not
+ * name these queues: commands may still use the segments, and the heap has recorded no event. */
+gsize
+_tarn_heap_count_unrecorded (const TarnHeap *heap)
+{
+  gsize bytes = 0;
+
+  TARN_FOR_EACH_IDLE (piece, next, heap)
+    if (piece->range->arena->queue->events.length == 0 && !_tarn_piece_is_quiet (piece))
+      bytes += piece->size;
+  return bytes;
 }
 
 /* Makes the host wait for the commands that may still use idle segments (segments without an extent

@@ -413,6 +413,8 @@ typedef struct
   TarnHeapMoves moves;
   gboolean has_probed; /* TRUE if a test allocation for this request has shown that upstream has all
                           the bytes that idle segments cannot supply */
+  gboolean
+      has_awaited; /* TRUE if the host has waited for queues that the program no longer names */
 } TarnHeapAttempt;
 
 /* Two budgets, which bound how often segments move and how often pools flush thread caches
@@ -722,6 +724,7 @@ void _tarn_queue_ask (TarnHeapQueue *queue);
 gboolean _tarn_queue_await (TarnHeapQueue *queue);
 void _tarn_heap_poll_events (TarnHeap *heap);
 gboolean _tarn_heap_await_idle (TarnHeap *heap);
+gsize _tarn_heap_count_unrecorded (const TarnHeap *heap);
 
 /* Functions of churn.c, which bound how often segments move.  The caller of the last two
  * functions holds the heap's lock. */

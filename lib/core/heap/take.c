@@ -97,7 +97,8 @@ get_range (const TarnHeapQueue *queue, gsize size)
 /* Takes a free extent of at least @size bytes for a request that names @queue.  Tries these steps
  * in turn:
  * - It takes an extent from an arena of @queue.
- * - The heap adds a segment to an arena of @queue, and the search begins again.
+ * - The heap adds a segment to an arena of @queue, and the search begins again.  If queues that the
+ *   program no longer names have very much memory, the host first waits for them once.
  * - If memory has run out, the host waits once until no command uses the idle segments, and the
  *   search begins again.
  * - It takes an extent from the arena of another queue.
@@ -109,7 +110,7 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
 {
   TarnHeap *heap = queue->heap;
   g_autoptr (GError) local = NULL;
-  TarnHeapAttempt attempt = { TARN_MOVES_UNDECIDED, FALSE };
+  TarnHeapAttempt attempt = { TARN_MOVES_UNDECIDED, FALSE, FALSE };
   gboolean was_awaited = FALSE;
   TarnExtent *extent;
   /* The number of times that the heap grew for this request.  After the second time, the request

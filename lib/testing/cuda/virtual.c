@@ -72,15 +72,25 @@ compare_ranges (gconstpointer a, gconstpointer b, gpointer unused)
   return (first->address > second->address) - (first->address < second->address);
 }
 
+/* For g_tree_search (): returns 0 if the range @key overlaps the range @wanted. */
 static gint
-compare_address (gconstpointer key, gconstpointer address)
+compare_overlap (gconstpointer key, gconstpointer wanted)
 {
-  const Range *range = key;
-  CUdeviceptr wanted = *(const CUdeviceptr *) address;
+  const Range *range = key, *other = wanted;
 
-  if (wanted < range->address)
-    return -1;
-  return wanted - range->address >= range->size;
+  if (other->address < range->address)
+    return range->address - other->address < other->size ? 0 : -1;
+  return other->address - range->address >= range->size;
+}
+
+/* Finds a range in a tree of ranges of which no two overlap.  Returns NULL if none of them overlaps
+ * the wanted range. */
+static gpointer
+find_overlap (GTree *ranges, CUdeviceptr address, gsize size)
+{
+  const Range wanted = { address, size };
+
+  return g_tree_search (ranges, compare_overlap, &wanted);
 }
 
 static void __attribute__ ((constructor)) start (void)
@@ -95,13 +105,13 @@ static void __attribute__ ((constructor)) start (void)
 static Range *
 find_reservation (CUdeviceptr address)
 {
-  return g_tree_search (reservations, compare_address, &address);
+  return find_overlap (reservations, address, 1);
 }
 
 static Mapping *
 find_mapping (CUdeviceptr address)
 {
-  return g_tree_search (mappings, compare_address, &address);
+  return find_overlap (mappings, address, 1);
 }
 
 static gboolean
@@ -120,10 +130,7 @@ is_range (CUdeviceptr address, gsize size)
 static gboolean
 has_mapping (CUdeviceptr address, gsize size)
 {
-  for (gsize i = 0; i < size; i += FAKE_CUDA_GRANULARITY)
-    if (find_mapping (address + i) != NULL)
-      return TRUE;
-  return FALSE;
+  return find_overlap (mappings, address, size) != NULL;
 }
 
 /* Returns TRUE if a range consists of one or more whole mappings, without a gap. */
