@@ -84,6 +84,23 @@ test_never_forgotten (QueuesFixture *fixture, gconstpointer way)
   g_assert_cmpuint (_tarn_heap_of (fixture->heap)->all_queues.length, <=, 40);
 }
 
+/* Small blocks alone, too: their segments go to other queues. */
+static void
+test_small_tasks (QueuesFixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  for (guint i = 0; i < 300; i++)
+    {
+      gpointer queue = tarn_testing_queue_new (fixture->queues, TRUE);
+
+      for (guint j = 1; j <= 4; j++)
+        tarn_block_free (queues_take_unchecked (fixture, j * 10000, queue));
+      tarn_testing_queues_run_all (fixture->queues);
+      queues_assert_valid (fixture);
+    }
+  g_assert_cmpuint (queues_get_heap_stats (fixture).upstream_bytes, <=, 300 * MIB);
+}
+
 /* Queues that stay, and that are used now and then between tasks on queues that do not stay, get
  * memory for themselves only. */
 static void
@@ -244,6 +261,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   queues_add ("task-after-task", test_task_after_task);
   queues_add ("never-forgotten", test_never_forgotten);
+  queues_add ("small-tasks", test_small_tasks);
   queues_add ("beside-others", test_beside_others);
   queues_add ("same-handle", test_same_handle);
   queues_add ("two-pools", test_two_pools);

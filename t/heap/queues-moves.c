@@ -211,6 +211,36 @@ test_turns (QueuesFixture *fixture, gconstpointer unused)
     tarn_block_free (blocks[i]);
 }
 
+/* A vector that grows again and again needs the same segments each time.  After some rounds the
+ * heap keeps them. */
+static void
+test_growing_vectors (QueuesFixture *fixture, gconstpointer unused)
+{
+  guint64 driver_calls = 0;
+
+  (void) unused;
+  for (guint round = 0; round < 80; round++)
+    {
+      gsize size = KIB;
+      TarnBlock *vector = queues_take_unchecked (fixture, size, fixture->first);
+
+      while (size < 64 * MIB)
+        {
+          TarnBlock *larger;
+
+          size += size / 2;
+          larger = queues_take_unchecked (fixture, size, fixture->first);
+          tarn_block_free (vector);
+          vector = larger;
+        }
+      tarn_block_free (vector);
+      tarn_testing_queues_run_all (fixture->queues);
+      if (round == 50)
+        driver_calls = queues_get_heap_stats (fixture).driver_calls;
+    }
+  g_assert_cmpuint (queues_get_heap_stats (fixture).driver_calls, <=, driver_calls + 10);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -221,5 +251,6 @@ main (int argc, char **argv)
   queues_add ("moves-on", test_moves_on);
   queues_add ("moves-refused", test_moves_refused);
   queues_add ("turns", test_turns);
+  queues_add ("growing-vectors", test_growing_vectors);
   return g_test_run ();
 }
