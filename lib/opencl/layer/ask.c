@@ -576,6 +576,13 @@ copies_by_pieces (cl_device_id device)
   return is_pocl (device, &version) && version < 7;
 }
 
+/* Returns TRUE if the device is the host's processor. */
+static gboolean
+is_processor (cl_device_id device)
+{
+  return (get_number (device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+}
+
 /* Returns TRUE if the layer should record the host addresses of pieces.  A piece is a large buffer
  * of the driver, from which the layer makes sub-buffers.  PoCL makes no images of sub-buffers.  So
  * the layer computes the host address of a sub-buffer from the address of its piece, makes a buffer
@@ -586,8 +593,7 @@ notes_addresses (cl_device_id device)
 {
   guint64 version;
 
-  return is_pocl (device, &version)
-         && (get_number (device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+  return is_pocl (device, &version) && is_processor (device);
 }
 
 /* Returns TRUE if the driver cannot copy between a sub-buffer and an image.  rusticl of Mesa 22.3
@@ -686,6 +692,7 @@ _tarn_layer_ask_device (LayerContext *context, cl_device_id device)
   begin_address (context);
   context->copies_by_pieces = copies_by_pieces (device);
   context->copies_images_by_pieces = copies_images_by_pieces (device);
+  context->is_processor = is_processor (device);
   context->notes_addresses = notes_addresses (device);
   return context->max_bytes > 0;
 }

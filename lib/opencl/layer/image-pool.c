@@ -54,7 +54,9 @@ fail (cl_int status, const TarnOpenclImageKind *kind, GError **error)
 
 /* Makes the driver allocate the memory of a new image on the device now, by a command that reads a
  * pixel.  Otherwise the driver might allocate the memory only at the first command of the program
- * that uses the image.  See make_ready () in pieces.c. */
+ * that uses the image.  See make_ready () in pieces.c.  Does nothing if the device is the host's
+ * processor: its memory comes from the host, which gives it page by page as it is used, so a
+ * command would prove nothing, and the wait for it takes 0.1 ms or more for each image. */
 static cl_int
 make_ready (LayerContext *context, cl_mem image)
 {
@@ -65,6 +67,8 @@ make_ready (LayerContext *context, cl_mem image)
   cl_event event = NULL;
   cl_int status = CL_OUT_OF_RESOURCES;
 
+  if (context->is_processor)
+    return CL_SUCCESS;
   if (queue != NULL)
     status = _tarn_layer_driver->clEnqueueReadImage (queue, image, CL_FALSE, origin, region, 0, 0,
                                                      nowhere, 0, NULL, &event);

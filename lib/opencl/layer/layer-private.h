@@ -337,6 +337,7 @@ struct _LayerContext
   /* The context's only device.  NULL if the context has several devices, or if the layer cannot
    * serve the context. */
   cl_device_id device;
+  gboolean is_processor;   /* TRUE if the device is the host's processor */
   gsize max_bytes;         /* the largest size that a buffer may have, in bytes */
   gsize alignment;         /* alignment of sub-buffers, in bytes; a power of two */
   gboolean counts_objects; /* TRUE if CL_CONTEXT_REFERENCE_COUNT includes the context's objects */
