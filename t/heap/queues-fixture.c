@@ -135,8 +135,8 @@ queues_add (const gchar *name, void (*test) (QueuesFixture *, gconstpointer))
     const gchar *name;
     QueuesWay way;
   } ways[] = { { "virtual", { TRUE, 0 } },
-               { "virtual/events-all", { TRUE, TARN_TESTING_QUEUES_RECORDS_ALL } },
-               { "virtual/checks-queues", { TRUE, TARN_TESTING_QUEUES_CHECKS_QUEUES } },
+               { "virtual/events-all",
+                 { TRUE, TARN_TESTING_QUEUES_RECORDS_ALL | TARN_TESTING_QUEUES_CHECKS_QUEUES } },
                { "parts", { FALSE, 0 } },
                { "parts/events-all", { FALSE, TARN_TESTING_QUEUES_RECORDS_ALL } },
                { "parts/frees-in-order", { FALSE, TARN_TESTING_QUEUES_FREES_IN_ORDER } } };
