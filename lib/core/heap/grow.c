@@ -119,10 +119,11 @@ _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
 }
 
 /* Makes the host wait for all queues if the backend has event_record_all (), and idle segments of
- * queues that the program no longer names have more than UNRECORDED_SHARE times the bytes that the
- * heap should have.  Without this wait, a program that uses a new queue for each task, or a new
- * thread with a default stream of its own, takes memory until the driver has none left.  Returns
- * TRUE if the caller should search the range again.  Waits at most once for each request. */
+ * queues that the program has not named for some time have more than UNRECORDED_SHARE times the
+ * bytes that the heap should have.  Without this wait, a program that uses a new queue for each
+ * task, or a new thread with a default stream of its own, takes memory until the driver has none
+ * left.  Returns TRUE if the caller should search the range again.  Waits at most once for each
+ * request. */
 static gboolean
 await_unrecorded (TarnHeap *heap, gsize size, TarnHeapAttempt *attempt)
 {

@@ -31,6 +31,10 @@
 #define PASSES 16
 #define PASSES_OF_ALIASES 4
 
+/* The time in microseconds after which the heap assumes that the program does not name a queue
+ * again soon: queues that are used in turn are usually named more often. */
+#define UNNAMED_TIME (100 * G_TIME_SPAN_MILLISECOND)
+
 /* Returns TRUE if an idle segment is quiet: events show that no command uses any of the addresses
  * at which the segment is mapped. */
 gboolean
@@ -324,14 +328,18 @@ _tarn_heap_poll_events (TarnHeap *heap)
 }
 
 /* Counts the bytes of idle segments that stay with their queues for as long as the program does not
- * name these queues: commands may still use the segments, and the heap has recorded no event. */
+ * name these queues: commands may still use the segments, and the heap has recorded no event.
+ * Leaves out segments that have not been idle for UNNAMED_TIME, because the program may name their
+ * queues again soon. */
 gsize
 _tarn_heap_count_unrecorded (const TarnHeap *heap)
 {
+  gint64 since = _tarn_clock_now () - UNNAMED_TIME;
   gsize bytes = 0;
 
   TARN_FOR_EACH_IDLE (piece, next, heap)
-    if (piece->range->arena->queue->events.length == 0 && !_tarn_piece_is_quiet (piece))
+    if (piece->idle_at != 0 && piece->idle_at <= since
+        && piece->range->arena->queue->events.length == 0 && !_tarn_piece_is_quiet (piece))
       bytes += piece->size;
   return bytes;
 }
