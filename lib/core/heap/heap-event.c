@@ -33,7 +33,7 @@
 
 /* The time in microseconds after which the heap assumes that the program does not name a queue
  * again soon: queues that are used in turn are usually named more often. */
-#define UNNAMED_TIME (100 * G_TIME_SPAN_MILLISECOND)
+#define UNNAMED_TIME (20 * G_TIME_SPAN_MILLISECOND)
 
 /* Returns TRUE if an idle segment is quiet: events show that no command uses any of the addresses
  * at which the segment is mapped. */
