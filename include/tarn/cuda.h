@@ -562,7 +562,8 @@ gboolean tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream);
  * The call is not needed if the stream is idle and no block in use was allocated for it, moved to
  * it or recorded with it. Without the call, though, memory that was freed on the stream goes to
  * other streams only when memory runs out, a limit is reached, or a heap below the pool has more
- * than twice as much of such memory as it should have in all. Then the host waits for the context.
+ * than twice as much of such memory as it should have in all. Only streams after which the heap got
+ * to know 288 others count for this. The host then waits for the context.
  *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param stream  the stream, which is alive and not being captured

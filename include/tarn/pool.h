@@ -558,7 +558,8 @@ gboolean tarn_pool_reserve (TarnPool *pool, gsize bytes, gpointer queue, GError 
  * needed only if a backend cannot keep queues alive, as on CUDA; with OpenCL, Tarn retains them. If
  * the commands are done, you may omit the call. But then other queues get memory that was freed on
  * this queue only when memory runs out, a limit is reached, or a heap below the pool has more than
- * twice as much of such memory as it should have in all. Then the host waits for all queues. The
+ * twice as much of such memory as it should have in all. Only queues after which the heap got to
+ * know 288 others count for this. The host then waits for all queues. The
  * call waits for other threads that are freeing blocks of the queue, because they may need the
  * queue.
  *

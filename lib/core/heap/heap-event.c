@@ -31,8 +31,10 @@
 #define PASSES 16
 #define PASSES_OF_ALIASES 4
 
-/* The time in microseconds after which the heap assumes that the program does not name a queue
- * again soon: queues that are used in turn are usually named more often. */
+/* The heap assumes that the program does not name a queue again soon if MANY_LATER queues have been
+ * added to the heap after it, and its segments have been idle for UNNAMED_TIME microseconds.  Pools
+ * serve up to MANY_LATER queues that are used in turn without a wait. */
+#define MANY_LATER 288
 #define UNNAMED_TIME (20 * G_TIME_SPAN_MILLISECOND)
 
 /* Returns TRUE if an idle segment is quiet: events show that no command uses any of the addresses
@@ -329,8 +331,7 @@ _tarn_heap_poll_events (TarnHeap *heap)
 
 /* Counts the bytes of idle segments that stay with their queues for as long as the program does not
  * name these queues: commands may still use the segments, and the heap has recorded no event.
- * Leaves out segments that have not been idle for UNNAMED_TIME, because the program may name their
- * queues again soon. */
+ * Leaves out queues that the program may name again soon (MANY_LATER). */
 gsize
 _tarn_heap_count_unrecorded (const TarnHeap *heap)
 {
@@ -338,9 +339,13 @@ _tarn_heap_count_unrecorded (const TarnHeap *heap)
   gsize bytes = 0;
 
   TARN_FOR_EACH_IDLE (piece, next, heap)
-    if (piece->idle_at != 0 && piece->idle_at <= since
-        && piece->range->arena->queue->events.length == 0 && !_tarn_piece_is_quiet (piece))
-      bytes += piece->size;
+    {
+      const TarnHeapQueue *queue = piece->range->arena->queue;
+
+      if (heap->last_number - queue->number >= MANY_LATER && piece->idle_at != 0
+          && piece->idle_at <= since && queue->events.length == 0 && !_tarn_piece_is_quiet (piece))
+        bytes += piece->size;
+    }
   return bytes;
 }
 

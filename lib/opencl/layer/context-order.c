@@ -121,7 +121,7 @@ _tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue)
  * - The state is LAYER_MANY_QUEUES.
  * - The context has exactly one queue.  It is in order, and will not soon be closed or run its
  *   commands out of order.
- * - The commands of each queue that the context has dropped are done.
+ * - If the context has dropped queues, all their commands are done.
  * - No thread waits, or makes a queue wait, for only_event.
  * - Every user event is complete. */
 static void
