@@ -38,6 +38,7 @@ is_within () { # KIND TRACE THREADS RATIO CALLS
 check "a program that trains ResNet-50" replays --trace "$resnet"
 check "... virtual memory" is_within null+heap resnet.csv.gz 1 1.02 220
 check "... parts of memory" is_within null-plain+heap resnet.csv.gz 1 1.05 60
+check "a language model on one queue: virtual memory" is_within null+heap model 1 1.03 75
 check "two of them on two queues" replays --queues --weave --trace "$resnet" --trace "$resnet"
 check "... virtual memory" is_within null+heap resnet+resnet 2 1.02 440
 check "... parts of memory" is_within null-plain+heap resnet+resnet 2 1.19 140

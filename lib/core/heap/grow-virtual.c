@@ -511,8 +511,10 @@ add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
   return TRUE;
 }
 
-/* Finds an idle segment of the smallest possible size, which no command uses, for the range for
- * small requests.  Returns NULL if there is none. */
+/* Finds an idle segment of the smallest possible size, which no command uses, in other arenas, for
+ * the range for small requests.  Returns NULL if there is none.  The large range of the same arena
+ * keeps its segments: its next request would need them, and in the small range a small block would
+ * soon use them. */
 static TarnPiece *
 find_least_idle (const TarnHeapRange *range)
 {
@@ -520,8 +522,8 @@ find_least_idle (const TarnHeapRange *range)
 
   TARN_FOR_EACH_IDLE (piece, next, range->heap)
     {
-      if (piece->size == least && piece->range != range && _tarn_piece_can_move_to (piece, range)
-          && least <= get_free_addresses (range->region))
+      if (piece->size == least && piece->range->arena != range->arena
+          && _tarn_piece_can_move_to (piece, range) && least <= get_free_addresses (range->region))
         return piece;
     }
   return NULL;
