@@ -50,13 +50,13 @@
  * many bytes as the step.  In the large range, the segment has the step divided by PIECE_SHARE, if
  * that is more than LARGE_PIECE_BYTES. */
 #define SMALL_PIECE_BYTES (16 * MIB)
-#define LARGE_PIECE_BYTES (64 * MIB)
+#define LARGE_PIECE_BYTES (128 * MIB)
 #define PIECE_SHARE 8
 
 /* The room of a heap is the bytes that it may have above its peak of bytes in use: MIN_ROOM plus
  * the peak divided by ROOM_SHARE.  A new segment that is larger than its request needs may exceed
  * the room by GROWTH_ROOM, because a heap that grows usually goes on to grow. */
-#define MIN_ROOM (116 * MIB)
+#define MIN_ROOM (112 * MIB)
 #define ROOM_SHARE 48
 #define GROWTH_ROOM (64 * MIB)
 
