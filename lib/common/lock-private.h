@@ -173,6 +173,24 @@ _tarn_mutex_unlock (TarnMutex *mutex)
 }
 
 static inline void
+_tarn_mutex_end_scope (TarnMutex **mutex)
+{
+  _tarn_mutex_unlock (*mutex);
+}
+
+static inline TarnMutex *
+_tarn_mutex_begin_scope (TarnMutex *mutex)
+{
+  _tarn_mutex_lock (mutex);
+  return mutex;
+}
+
+/* TARN_LOCKED (mutex) locks a mutex.  At the end of the enclosing block it unlocks the mutex. */
+#define TARN_LOCKED(mutex)                                                                         \
+  __attribute__ ((cleanup (_tarn_mutex_end_scope), unused)) TarnMutex *locked                      \
+      = _tarn_mutex_begin_scope (mutex)
+
+static inline void
 _tarn_cond_wait (TarnCond *cond, TarnMutex *mutex)
 {
   _tarn_assert_locked (mutex);

@@ -76,13 +76,13 @@ static GHashTable *shared_blocks;
 void
 _tarn_direct_ref_block (TarnBlock *block)
 {
-  _tarn_mutex_lock (&shared_lock);
+  TARN_LOCKED (&shared_lock);
+
   g_atomic_int_compare_and_exchange (&block->state, TARN_BLOCK_ACTIVE, TARN_BLOCK_SHARED);
   if (g_atomic_int_get (&block->state) == TARN_BLOCK_SHARED)
     _tarn_block_count_reference (&shared_blocks, block);
   else
     g_critical ("tarn_block_ref: %p is not a block in use", (void *) block);
-  _tarn_mutex_unlock (&shared_lock);
 }
 
 /* Drops a reference to a block without a pool that is in state SHARED.  Returns FALSE if it was the
@@ -91,12 +91,11 @@ static gboolean
 drop_direct_reference (TarnBlock *block)
 {
   gboolean has_others;
+  TARN_LOCKED (&shared_lock);
 
-  _tarn_mutex_lock (&shared_lock);
   has_others = _tarn_block_drop_reference (shared_blocks, block);
   if (!has_others)
     g_atomic_int_set (&block->state, TARN_BLOCK_ACTIVE);
-  _tarn_mutex_unlock (&shared_lock);
   return has_others;
 }
 

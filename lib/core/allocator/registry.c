@@ -56,10 +56,10 @@ report (TarnAllocator *allocator)
 static void
 report_all (void)
 {
-  _tarn_mutex_lock (&lock);
+  TARN_LOCKED (&lock);
+
   for (GList *link = allocators.head; link != NULL; link = link->next)
     report (link->data);
-  _tarn_mutex_unlock (&lock);
 }
 
 /* Adds an allocator to the registry.  The caller has set all fields except id and registry_link.
@@ -107,10 +107,10 @@ _tarn_allocator_withdraw (TarnAllocator *allocator)
 void
 _tarn_allocators_describe (void)
 {
-  _tarn_mutex_lock (&lock);
+  TARN_LOCKED (&lock);
+
   for (GList *link = allocators.head; link != NULL; link = link->next)
     describe (link->data);
-  _tarn_mutex_unlock (&lock);
 }
 
 /* Turns tracing of blocks in all allocators on if something needs tracing now, such as a
@@ -118,13 +118,13 @@ _tarn_allocators_describe (void)
 void
 _tarn_allocators_open_anew (void)
 {
-  _tarn_mutex_lock (&lock);
+  TARN_LOCKED (&lock);
+
   for (GList *link = allocators.head; link != NULL; link = link->next)
     {
       freeze (link->data);
       thaw (link->data);
     }
-  _tarn_mutex_unlock (&lock);
 }
 
 /* Functions that hold the registry's lock while they go through all allocators, so that no thread
@@ -135,7 +135,8 @@ _tarn_allocators_open_anew (void)
 void
 _tarn_allocators_foreach_pool (void (*func) (TarnAllocator *pool, gpointer data), gpointer data)
 {
-  _tarn_mutex_lock (&lock);
+  TARN_LOCKED (&lock);
+
   for (GList *link = allocators.head; link != NULL; link = link->next)
     {
       TarnAllocator *allocator = link->data;
@@ -143,7 +144,6 @@ _tarn_allocators_foreach_pool (void (*func) (TarnAllocator *pool, gpointer data)
       if (allocator->klass->trace_class == TARN_TRACE_POOL)
         func (allocator, data);
     }
-  _tarn_mutex_unlock (&lock);
 }
 
 static void
@@ -165,7 +165,8 @@ for_each_of_class (TarnTraceClass class, void (*func) (TarnAllocator *allocator)
 void
 _tarn_allocators_tell_frozen (TarnListener *listener)
 {
-  _tarn_mutex_lock (&lock);
+  TARN_LOCKED (&lock);
+
   for_each_of_class (TARN_TRACE_POOL, freeze);
   for_each_of_class (TARN_TRACE_HEAP, freeze);
   for (GList *link = allocators.head; link != NULL; link = link->next)
@@ -178,5 +179,4 @@ _tarn_allocators_tell_frozen (TarnListener *listener)
     }
   for_each_of_class (TARN_TRACE_HEAP, thaw);
   for_each_of_class (TARN_TRACE_POOL, thaw);
-  _tarn_mutex_unlock (&lock);
 }

@@ -153,8 +153,8 @@ guint
 _tarn_threads_take_slot (TarnThreadEndFunc at_end)
 {
   guint slot;
+  TARN_LOCKED (&lock);
 
-  _tarn_mutex_lock (&lock);
   if (end_funcs == NULL)
     {
       end_funcs = g_array_new (FALSE, FALSE, sizeof (TarnThreadEndFunc));
@@ -169,7 +169,6 @@ _tarn_threads_take_slot (TarnThreadEndFunc at_end)
   else
     g_array_set_size (end_funcs, slot + 1);
   g_array_index (end_funcs, TarnThreadEndFunc, slot) = at_end;
-  _tarn_mutex_unlock (&lock);
   return slot;
 }
 
@@ -178,12 +177,12 @@ _tarn_threads_take_slot (TarnThreadEndFunc at_end)
 void
 _tarn_threads_give_slot (guint slot)
 {
-  _tarn_mutex_lock (&lock);
+  TARN_LOCKED (&lock);
+
   for (TarnThread *thread = living_threads; thread != NULL; thread = thread->next)
     if (slot < thread->n_items)
       thread->items[slot] = NULL;
   g_array_append_val (free_slots, slot);
-  _tarn_mutex_unlock (&lock);
 }
 
 /* Stores an item in a slot of the calling thread. */
@@ -362,12 +361,11 @@ static void
 await_threads (void)
 {
   const TarnThread *self = _tarn_current_thread;
+  TARN_LOCKED (&living_lock);
 
-  _tarn_mutex_lock (&living_lock);
   for (TarnThread *thread = living_threads; thread != NULL; thread = thread->next)
     if (thread != self)
       await_thread (thread);
-  _tarn_mutex_unlock (&living_lock);
 }
 
 /* Returns TRUE if the process has other threads that may be in a read section.  This function holds

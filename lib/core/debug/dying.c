@@ -293,14 +293,13 @@ static TarnDyingSlot *
 take_slot (void)
 {
   TarnDyingSlot *slot = NULL;
+  TARN_LOCKED (&lock);
 
-  _tarn_mutex_lock (&lock);
   if (first_free != NULL || add_chunk ())
     {
       slot = first_free;
       first_free = slot->next_free;
     }
-  _tarn_mutex_unlock (&lock);
   return slot;
 }
 

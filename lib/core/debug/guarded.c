@@ -98,9 +98,9 @@ reserve (TarnGuarded *self, gsize size, GError **error)
 static void
 end_reservation (TarnGuarded *self, gsize size)
 {
-  _tarn_mutex_lock (&self->lock);
+  TARN_LOCKED (&self->lock);
+
   self->taken_bytes -= size;
-  _tarn_mutex_unlock (&self->lock);
 }
 
 static void

@@ -143,12 +143,9 @@ check_margin (const TarnGuarded *self, const TarnDebugBlock *block, gboolean is_
 static gboolean
 is_said (TarnGuarded *self, const TarnDebugBlock *block)
 {
-  gboolean is_said;
+  TARN_LOCKED (&self->lock);
 
-  _tarn_mutex_lock (&self->lock);
-  is_said = block->is_said;
-  _tarn_mutex_unlock (&self->lock);
-  return is_said;
+  return block->is_said;
 }
 
 static void

@@ -123,8 +123,8 @@ static GPtrArray *
 list_all (void)
 {
   GPtrArray *list = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_allocator_unref);
+  TARN_LOCKED (&lock);
 
-  _tarn_mutex_lock (&lock);
   for (GList *link = all.head; link != NULL; link = link->next)
     {
       TarnAllocator *allocator = ((const TarnGuarded *) link->data)->self;
@@ -132,7 +132,6 @@ list_all (void)
       if (_tarn_try_ref (&allocator->ref_count))
         g_ptr_array_add (list, allocator);
     }
-  _tarn_mutex_unlock (&lock);
   return list;
 }
 
@@ -145,12 +144,9 @@ get_guarded (const GPtrArray *list, guint i)
 static gboolean
 has_ended (TarnGuarded *self)
 {
-  gboolean has_ended;
+  TARN_LOCKED (&self->lock);
 
-  _tarn_mutex_lock (&self->lock);
-  has_ended = self->has_ended;
-  _tarn_mutex_unlock (&self->lock);
-  return has_ended;
+  return self->has_ended;
 }
 
 static void
@@ -183,9 +179,9 @@ _tarn_leaks_watch (TarnGuarded *self)
 void
 _tarn_leaks_forget (TarnGuarded *self)
 {
-  _tarn_mutex_lock (&lock);
+  TARN_LOCKED (&lock);
+
   g_queue_unlink (&all, &self->all_link);
-  _tarn_mutex_unlock (&lock);
 }
 
 gsize

@@ -21,14 +21,13 @@ static TarnDebugBlock *
 begin_look (TarnGuarded *self, guint64 address)
 {
   TarnDebugBlock *block;
+  TARN_LOCKED (&self->lock);
 
-  _tarn_mutex_lock (&self->lock);
   block = g_hash_table_lookup (self->blocks, &address);
   if (block != NULL && (block->is_left || (!block->is_freed && block->margin == 0)))
     block = NULL;
   if (block != NULL)
     block->n_looks++;
-  _tarn_mutex_unlock (&self->lock);
   return block;
 }
 
@@ -38,12 +37,11 @@ static gboolean
 end_look (TarnGuarded *self, TarnDebugBlock *block)
 {
   gboolean is_mine;
+  TARN_LOCKED (&self->lock);
 
-  _tarn_mutex_lock (&self->lock);
   is_mine = --block->n_looks == 0 && block->is_left;
   if (is_mine && !block->is_freed)
     g_hash_table_remove (self->blocks, &block->memory.address);
-  _tarn_mutex_unlock (&self->lock);
   return is_mine;
 }
 
@@ -80,12 +78,11 @@ list_addresses (TarnGuarded *self)
   GArray *addresses = g_array_new (FALSE, FALSE, sizeof (guint64));
   GHashTableIter iter;
   gpointer address;
+  TARN_LOCKED (&self->lock);
 
-  _tarn_mutex_lock (&self->lock);
   g_hash_table_iter_init (&iter, self->blocks);
   while (g_hash_table_iter_next (&iter, &address, NULL))
     g_array_append_vals (addresses, address, 1);
-  _tarn_mutex_unlock (&self->lock);
   return addresses;
 }
 

@@ -32,8 +32,8 @@ pop_excess (TarnGuarded *self, gsize max_bytes, TarnDebugBlock **popped)
 {
   gboolean is_excess;
   TarnDebugBlock *block;
+  TARN_LOCKED (&self->lock);
 
-  _tarn_mutex_lock (&self->lock);
   is_excess = self->quarantined_bytes > max_bytes;
   if (is_excess)
     {
@@ -43,7 +43,6 @@ pop_excess (TarnGuarded *self, gsize max_bytes, TarnDebugBlock **popped)
       g_hash_table_remove (self->blocks, &block->memory.address);
       *popped = _tarn_guarded_leave_to_look (block) ? NULL : block;
     }
-  _tarn_mutex_unlock (&self->lock);
   return is_excess;
 }
 
@@ -58,12 +57,9 @@ end_quarantine (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings
 static guint
 count_quarantine (TarnGuarded *self)
 {
-  guint n;
+  TARN_LOCKED (&self->lock);
 
-  _tarn_mutex_lock (&self->lock);
-  n = self->quarantine.length;
-  _tarn_mutex_unlock (&self->lock);
-  return n;
+  return self->quarantine.length;
 }
 
 gsize

@@ -154,8 +154,8 @@ static void
 set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
 {
   TarnEvent *event = _tarn_event_new (handle, TRUE);
+  TARN_LOCKED (&pool->lock);
 
-  _tarn_mutex_lock (&pool->lock);
   if (!_tarn_use_has_event (use))
     {
       _tarn_use_clear_event (pool, use);
@@ -163,7 +163,6 @@ set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
     }
   _tarn_event_unref (pool, event);
   _tarn_block_update_share (block);
-  _tarn_mutex_unlock (&pool->lock);
 }
 
 /* If a use of a block has no event, records one on the use's queue.  The event counts as late,

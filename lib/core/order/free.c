@@ -99,15 +99,14 @@ void
 _tarn_pool_ref_block (TarnBlock *block)
 {
   TarnPool *pool = _tarn_pool_of (block->source);
+  TARN_LOCKED (&pool->lock);
 
-  _tarn_mutex_lock (&pool->lock);
   if (block->state == TARN_BLOCK_ACTIVE)
     _tarn_block_set_state (block, TARN_BLOCK_SHARED);
   if (block->state == TARN_BLOCK_SHARED)
     _tarn_block_count_reference (&pool->blocks.shared, block);
   else
     g_critical ("tarn_block_ref: %p is not a block in use", (void *) block);
-  _tarn_mutex_unlock (&pool->lock);
 }
 
 /* Drops one of the references to a block (state TARN_BLOCK_SHARED).  Returns TRUE if the block has
@@ -116,12 +115,11 @@ gboolean
 _tarn_pool_drop_reference (TarnPool *pool, TarnBlock *block)
 {
   gboolean has_others;
+  TARN_LOCKED (&pool->lock);
 
-  _tarn_mutex_lock (&pool->lock);
   has_others = _tarn_block_drop_reference (pool->blocks.shared, block);
   if (!has_others)
     _tarn_block_set_state (block, TARN_BLOCK_ACTIVE);
-  _tarn_mutex_unlock (&pool->lock);
   return has_others;
 }
 

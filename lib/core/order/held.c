@@ -251,9 +251,9 @@ serve_again (TarnPool *pool, TarnRequest *request)
 void
 _tarn_pool_count_failure (TarnPool *pool)
 {
-  _tarn_mutex_lock (&pool->lock);
+  TARN_LOCKED (&pool->lock);
+
   pool->stats.failures++;
-  _tarn_mutex_unlock (&pool->lock);
 }
 
 /* Makes the queue or the host wait for the former users of a block, and then makes a request's

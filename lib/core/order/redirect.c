@@ -71,12 +71,11 @@ static TarnRedirect *
 begin_call (TarnPool *pool)
 {
   TarnRedirect *redirect;
+  TARN_LOCKED (&pool->lock);
 
-  _tarn_mutex_lock (&pool->lock);
   redirect = pool->redirect;
   if (redirect != NULL)
     redirect->n_refs++;
-  _tarn_mutex_unlock (&pool->lock);
   return redirect;
 }
 

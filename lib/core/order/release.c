@@ -113,12 +113,9 @@ find_owner (const TarnPool *pool, const TarnBlock *block)
 static guint64
 get_owner (TarnPool *pool, const TarnBlock *block)
 {
-  guint64 owner;
+  TARN_LOCKED (&pool->lock);
 
-  _tarn_mutex_lock (&pool->lock);
-  owner = find_owner (pool, block);
-  _tarn_mutex_unlock (&pool->lock);
-  return owner;
+  return find_owner (pool, block);
 }
 
 /* Returns TRUE if commands may still use a block in @blocks, a list of blocks to return to

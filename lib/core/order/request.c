@@ -125,9 +125,9 @@ take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
 static void
 add_use (TarnPool *pool, TarnBlock *block, TarnQueue *fresh)
 {
-  _tarn_mutex_lock (&pool->lock);
+  TARN_LOCKED (&pool->lock);
+
   _tarn_block_add_use (block, fresh);
-  _tarn_mutex_unlock (&pool->lock);
 }
 
 /* Sets is_unready of a new block that was allocated without a queue, if the backend makes fresh
@@ -500,10 +500,10 @@ can_align (const TarnPool *pool)
 static void
 uncount_request (TarnPool *pool, const TarnBlock *block, gboolean from_cache)
 {
-  _tarn_mutex_lock (&pool->lock);
+  TARN_LOCKED (&pool->lock);
+
   *(from_cache || block->is_hit ? &pool->stats.hits : &pool->stats.misses) -= 1;
   pool->n_after_driver_calls -= !from_cache && block->called_driver;
-  _tarn_mutex_unlock (&pool->lock);
 }
 
 /* Serves a request for aligned memory as any other request, if the block is then aligned by chance.

@@ -57,13 +57,12 @@ static void
 set_exact (TarnBlock *block)
 {
   TarnPool *pool = _tarn_pool_of (block->source);
+  TARN_LOCKED (&pool->lock);
 
-  _tarn_mutex_lock (&pool->lock);
   _tarn_pool_settle (pool, block);
   block->exact = pool->heap != NULL || block->exact;
   _tarn_block_update_share (block);
   _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
 }
 
 /* Returns TRUE if a pool that is not over a heap will cache a block when the block is freed.
@@ -102,10 +101,10 @@ is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
 static void
 flush (TarnPool *pool, gpointer queue)
 {
-  _tarn_mutex_lock (&pool->lock);
+  TARN_LOCKED (&pool->lock);
+
   _tarn_pool_flush_queue (pool, queue);
   _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
 }
 
 gboolean

@@ -87,10 +87,10 @@ attempt (TarnPool *pool, gsize size, gpointer queue, TarnServer *server, GError 
 static void
 uncount_failure (TarnPool *pool)
 {
-  _tarn_mutex_lock (&pool->lock);
+  TARN_LOCKED (&pool->lock);
+
   if (pool->stats.failures > 0)
     pool->stats.failures--;
-  _tarn_mutex_unlock (&pool->lock);
 }
 
 /* The most times that a request begins to wait for more pools, because a redirect function has

@@ -47,12 +47,12 @@ _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
 static void
 drop_events (TarnPool *pool, TarnBlock *block)
 {
-  _tarn_mutex_lock (&pool->lock);
+  TARN_LOCKED (&pool->lock);
+
   for (guint i = 0; i < block->n_uses; i++)
     if (block->uses[i].queue->is_known)
       _tarn_use_clear_event (pool, &block->uses[i]);
   _tarn_block_update_share (block);
-  _tarn_mutex_unlock (&pool->lock);
 }
 
 /* Makes the queue with the given handle the only user of a block, after this queue has waited for

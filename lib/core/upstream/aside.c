@@ -44,8 +44,8 @@ gboolean
 _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block)
 {
   gboolean is_aside;
+  TARN_LOCKED (&pool->lock);
 
-  _tarn_mutex_lock (&pool->lock);
   is_aside = block->state == TARN_BLOCK_ACTIVE && !pool->orphaned;
   if (is_aside)
     {
@@ -55,7 +55,6 @@ _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block)
       _tarn_pool_note_room (pool); /* a waiting request has to check the block from now on */
     }
   _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
   return is_aside;
 }
 
@@ -67,15 +66,14 @@ take (TarnPool *pool)
 {
   TarnBlocks *blocks = &pool->blocks;
   TarnBlock *block = NULL;
+  TARN_LOCKED (&pool->lock);
 
-  _tarn_mutex_lock (&pool->lock);
   if (blocks->aside != NULL && blocks->aside->len > 0)
     {
       block = g_ptr_array_remove_index_fast (blocks->aside,
                                              blocks->next_aside++ % blocks->aside->len);
       __atomic_store_n (&blocks->n_aside, blocks->aside->len, __ATOMIC_RELAXED);
     }
-  _tarn_mutex_unlock (&pool->lock);
   return block;
 }
 
@@ -86,14 +84,13 @@ static gboolean
 put_back (TarnPool *pool, TarnBlock *block, gboolean is_retained)
 {
   gboolean is_aside;
+  TARN_LOCKED (&pool->lock);
 
-  _tarn_mutex_lock (&pool->lock);
   is_aside = is_retained && !pool->orphaned;
   if (is_aside)
     add (pool, block);
   else
     _tarn_block_set_state (block, TARN_BLOCK_ACTIVE);
-  _tarn_mutex_unlock (&pool->lock);
   return is_aside;
 }
 

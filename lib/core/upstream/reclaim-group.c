@@ -56,12 +56,9 @@ tarn_reclaim_group_unref (TarnReclaimGroup *group)
 TarnReclaimGroup *
 _tarn_pool_get_group (TarnPool *pool)
 {
-  TarnReclaimGroup *group;
+  TARN_LOCKED (&pool->lock);
 
-  _tarn_mutex_lock (&pool->lock);
-  group = pool->reclaim.group != NULL ? tarn_reclaim_group_ref (pool->reclaim.group) : NULL;
-  _tarn_mutex_unlock (&pool->lock);
-  return group;
+  return pool->reclaim.group != NULL ? tarn_reclaim_group_ref (pool->reclaim.group) : NULL;
 }
 
 /* Functions for the members of a group.  To read a pool's reclaim.group, a thread holds the pool's
@@ -91,9 +88,9 @@ add_member (TarnReclaimGroup *group, TarnPool *pool)
 static void
 note_level (TarnReclaimGroup *group, guint level)
 {
-  _tarn_mutex_lock (&group->give_backs_lock);
+  TARN_LOCKED (&group->give_backs_lock);
+
   group->level = MAX (group->level, level);
-  _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
 /* Puts a pool into a group.  Returns FALSE if another thread has put the pool into a group
@@ -196,9 +193,9 @@ _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
 void
 _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
 {
-  _tarn_mutex_lock (&group->give_backs_lock);
+  TARN_LOCKED (&group->give_backs_lock);
+
   _tarn_tickets_begin (&group->give_backs, ticket);
-  _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
 /* Removes a finished call from the group's list of calls that are returning memory of a member to
@@ -206,21 +203,18 @@ _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
 void
 _tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket, gboolean has_given)
 {
-  _tarn_mutex_lock (&group->give_backs_lock);
+  TARN_LOCKED (&group->give_backs_lock);
+
   _tarn_tickets_end (&group->give_backs, ticket, has_given);
-  _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
 /* Returns the number of finished calls that have returned memory of any member of a group. */
 guint64
 _tarn_group_get_ended (TarnReclaimGroup *group)
 {
-  guint64 ended;
+  TARN_LOCKED (&group->give_backs_lock);
 
-  _tarn_mutex_lock (&group->give_backs_lock);
-  ended = group->give_backs.ended;
-  _tarn_mutex_unlock (&group->give_backs_lock);
-  return ended;
+  return group->give_backs.ended;
 }
 
 /* Waits until every call that is now returning memory of a member has ended.  Returns at once if
@@ -228,10 +222,10 @@ _tarn_group_get_ended (TarnReclaimGroup *group)
 void
 _tarn_group_await_give_backs (TarnReclaimGroup *group)
 {
-  _tarn_mutex_lock (&group->give_backs_lock);
+  TARN_LOCKED (&group->give_backs_lock);
+
   if (_tarn_may_await (group->level, TARN_DUTY_GIVE_BACK))
     _tarn_tickets_await (&group->give_backs, group->give_backs.last, &group->give_backs_lock);
-  _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
 /* Adds the members of a group to @pools, with references, unless @pools has them already.  Leaves
@@ -240,13 +234,12 @@ void
 _tarn_group_list (TarnReclaimGroup *group, GPtrArray *pools)
 {
   gboolean was_empty = pools->len == 0;
+  TARN_LOCKED (&group->lock);
 
-  _tarn_mutex_lock (&group->lock);
   for (guint i = 0; i < group->members->len; i++)
     if ((was_empty || !g_ptr_array_find (pools, get_member (group, i), NULL))
         && _tarn_try_ref (&get_member (group, i)->base.ref_count))
       g_ptr_array_add (pools, get_member (group, i));
-  _tarn_mutex_unlock (&group->lock);
 }
 
 /* Takes the locks of a group and all its members. */

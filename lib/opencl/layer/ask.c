@@ -35,7 +35,7 @@ static const cl_buffer_region least = { 0, 1 };
 static gboolean
 look_up (LayerContext *context, gsize key, gpointer *answer)
 {
-  LAYER_LOCKED (&context->lock);
+  TARN_LOCKED (&context->lock);
 
   *answer = g_hash_table_lookup (context->answers, GSIZE_TO_POINTER (key));
   return *answer != NULL;
@@ -44,7 +44,7 @@ look_up (LayerContext *context, gsize key, gpointer *answer)
 static void
 cache_answer (LayerContext *context, gsize key, gpointer answer)
 {
-  LAYER_LOCKED (&context->lock);
+  TARN_LOCKED (&context->lock);
 
   g_hash_table_insert (context->answers, GSIZE_TO_POINTER (key), answer);
 }

@@ -263,7 +263,7 @@ pass_uses_to_whole (LayerBuffer *self)
 static gboolean
 set_ended (LayerBuffer *self)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
 
   g_assert (!self->ended);
   self->ended = TRUE;
@@ -658,7 +658,7 @@ layer_clSetMemObjectDestructorCallback (cl_mem object, void (CL_CALLBACK *notify
   callback = g_new (LayerCallback, 1);
   *callback = (LayerCallback){ notify, user_data };
   {
-    LAYER_LOCKED (&self->lock);
+    TARN_LOCKED (&self->lock);
 
     self->callbacks = g_slist_prepend (self->callbacks, callback);
     __atomic_store_n (&self->is_watched, TRUE, __ATOMIC_RELAXED);

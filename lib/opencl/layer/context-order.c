@@ -16,7 +16,7 @@ _tarn_layer_context_try_early_reuse (LayerContext *self)
       || _tarn_layer_is_debugged (self))
     return FALSE;
   {
-    LAYER_LOCKED (&self->lock);
+    TARN_LOCKED (&self->lock);
 
     if (self->order == LAYER_ONE_QUEUE)
       {
@@ -73,7 +73,7 @@ set_order_locked (LayerContext *self, LayerOrder order, LayerQueue *only_queue)
 static LayerQueue *
 begin_many_queues (LayerContext *self, LayerQueue *queue)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
   LayerQueue *only = NULL;
 
   if (queue != NULL)
@@ -104,7 +104,7 @@ _tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue)
    * has ended. */
   event = record_event (only, self->reused_number);
   {
-    LAYER_LOCKED (&self->lock);
+    TARN_LOCKED (&self->lock);
 
     g_assert (self->order == LAYER_BECOMING_MANY);
     before = self->only_event;
@@ -127,7 +127,7 @@ _tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue)
 static void
 begin_one_queue (LayerContext *self)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
   LayerQueue *queue = self->queues->len == 1 ? self->queues->pdata[0] : NULL;
 
   if (self->order != LAYER_MANY_QUEUES || queue == NULL || queue->leaves || self->n_joining > 0
@@ -148,7 +148,7 @@ wait_for_only (LayerContext *self, LayerQueue *queue)
   cl_event event;
 
   {
-    LAYER_LOCKED (&self->lock);
+    TARN_LOCKED (&self->lock);
 
     event = self->only_event;
   }
@@ -165,7 +165,7 @@ wait_for_only (LayerContext *self, LayerQueue *queue)
 static gboolean
 set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
 
   g_ptr_array_add (self->queues, _tarn_layer_ref (queue));
   if (self->order != LAYER_NO_QUEUE || !in_order)
@@ -180,7 +180,7 @@ set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
 static void
 end_joining (LayerContext *self)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
 
   g_assert (self->n_joining > 0);
   self->n_joining--;
@@ -204,7 +204,7 @@ _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue)
   gboolean had;
 
   {
-    LAYER_LOCKED (&self->lock);
+    TARN_LOCKED (&self->lock);
 
     had = g_ptr_array_remove_fast (self->queues, queue);
     self->has_lost_queue
@@ -221,7 +221,7 @@ void
 _tarn_layer_context_add_user_event (LayerContext *self)
 {
   {
-    LAYER_LOCKED (&self->lock);
+    TARN_LOCKED (&self->lock);
 
     __atomic_store_n (&self->n_user_events, self->n_user_events + 1, __ATOMIC_RELEASE);
   }
@@ -232,7 +232,7 @@ void
 _tarn_layer_context_drop_user_event (LayerContext *self)
 {
   {
-    LAYER_LOCKED (&self->lock);
+    TARN_LOCKED (&self->lock);
 
     g_assert (self->n_user_events > 0);
     __atomic_store_n (&self->n_user_events, self->n_user_events - 1, __ATOMIC_RELEASE);
@@ -243,7 +243,7 @@ _tarn_layer_context_drop_user_event (LayerContext *self)
 cl_event
 _tarn_layer_context_begin_await (LayerContext *self)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
 
   while (self->order == LAYER_BECOMING_MANY)
     _tarn_cond_wait (&self->changed, &self->lock);

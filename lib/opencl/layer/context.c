@@ -26,7 +26,7 @@ _tarn_layer_context_get_pool (LayerContext *self, LayerMemory memory)
   TarnPool *made;
 
   {
-    LAYER_LOCKED (&self->lock);
+    TARN_LOCKED (&self->lock);
 
     if (self->pools[memory] != NULL)
       return self->pools[memory];
@@ -35,7 +35,7 @@ _tarn_layer_context_get_pool (LayerContext *self, LayerMemory memory)
   if (made == NULL)
     return NULL;
   {
-    LAYER_LOCKED (&self->lock);
+    TARN_LOCKED (&self->lock);
 
     if (self->pools[memory] == NULL)
       self->pools[memory] = g_steal_pointer (&made);
@@ -108,7 +108,7 @@ _tarn_layer_context_trim (LayerContext *self)
 
   _tarn_layer_drop_spares (self);
   {
-    LAYER_LOCKED (&self->lock);
+    TARN_LOCKED (&self->lock);
 
     memcpy (pools, self->pools, sizeof self->pools); /* a pool lives as long as its context */
     pools[LAYER_N_KINDS] = self->images;
@@ -125,7 +125,7 @@ _tarn_layer_context_trim (LayerContext *self)
 static LayerQueue *
 next_queue (LayerContext *self)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
 
   if (self->queues->len == 0)
     return NULL;
@@ -180,7 +180,7 @@ _tarn_layer_context_poll (LayerContext *self)
 static GPtrArray *
 list_queues (LayerContext *self)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
   GPtrArray *queues = g_ptr_array_new_with_free_func (_tarn_layer_unref);
 
   for (guint i = 0; i < self->queues->len; i++)
@@ -402,7 +402,7 @@ layer_clRetainContext (cl_context handle)
 static cl_uint
 count_pieces (LayerContext *self)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
   cl_uint n = self->own_queue != NULL;
 
   for (guint i = 0; i < self->pieces->len; i++)

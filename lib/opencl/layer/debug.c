@@ -35,7 +35,7 @@ static guint n_left; /* the number of tasks that are not done */
 static LayerTask *
 pop_task (void)
 {
-  LAYER_LOCKED (&lock);
+  TARN_LOCKED (&lock);
 
   while (tasks.length == 0)
     _tarn_cond_wait (&changed, &lock);
@@ -46,7 +46,7 @@ pop_task (void)
 static void
 note_done (void)
 {
-  LAYER_LOCKED (&lock);
+  TARN_LOCKED (&lock);
 
   g_assert (n_left > tasks.length);
   n_left--;
@@ -72,7 +72,7 @@ do_tasks (gpointer unused)
 static gboolean
 push_task (LayerTask *task)
 {
-  LAYER_LOCKED (&lock);
+  TARN_LOCKED (&lock);
 
   if (!has_thread)
     {
@@ -109,7 +109,7 @@ gboolean
 _tarn_layer_debug_drain (gint64 max_wait)
 {
   gint64 end = g_get_monotonic_time () + max_wait;
-  LAYER_LOCKED (&lock);
+  TARN_LOCKED (&lock);
 
   while (n_left > 0)
     if (!_tarn_cond_wait_until (&changed, &lock, end))
@@ -127,7 +127,7 @@ void
 _tarn_layer_debug_keep_up (void)
 {
   gint64 end = g_get_monotonic_time () + MAX_WAIT;
-  LAYER_LOCKED (&lock);
+  TARN_LOCKED (&lock);
 
   while (n_left > FEW_TASKS && _tarn_cond_wait_until (&changed, &lock, end))
     ;
@@ -143,7 +143,7 @@ _tarn_layer_is_debugged (const LayerContext *context)
 static GPtrArray *
 list_contexts (void)
 {
-  LAYER_LOCKED (&lock);
+  TARN_LOCKED (&lock);
   GPtrArray *list = g_ptr_array_new_with_free_func (_tarn_layer_unref);
 
   for (guint i = 0; i < contexts->len; i++)
@@ -181,7 +181,7 @@ void
 _tarn_layer_debug_begin (LayerContext *context)
 {
   static TarnOnce once = TARN_ONCE_INIT;
-  LAYER_LOCKED (&lock);
+  TARN_LOCKED (&lock);
 
   /* Exit functions run in the reverse order of their registration.  The driver and Tarn have
    * already registered theirs, so look_at_exit () runs first. */
@@ -197,7 +197,7 @@ _tarn_layer_debug_begin (LayerContext *context)
 void
 _tarn_layer_debug_end (LayerContext *context)
 {
-  LAYER_LOCKED (&lock);
+  TARN_LOCKED (&lock);
 
   g_ptr_array_remove_fast (contexts, context);
 }

@@ -17,7 +17,7 @@ static GPtrArray *ended;
 void
 _tarn_layer_list_ended (LayerContext *self)
 {
-  LAYER_LOCKED (&lock);
+  TARN_LOCKED (&lock);
 
   if (ended == NULL)
     ended = g_ptr_array_new ();
@@ -27,7 +27,7 @@ _tarn_layer_list_ended (LayerContext *self)
 void
 _tarn_layer_unlist_ended (LayerContext *self)
 {
-  LAYER_LOCKED (&lock);
+  TARN_LOCKED (&lock);
 
   if (ended != NULL)
     g_ptr_array_remove (ended, self);
@@ -38,7 +38,7 @@ _tarn_layer_unlist_ended (LayerContext *self)
 static LayerContext *
 find_ended (cl_context handle)
 {
-  LAYER_LOCKED (&lock);
+  TARN_LOCKED (&lock);
 
   for (guint i = ended != NULL ? ended->len : 0; i > 0; i--)
     {

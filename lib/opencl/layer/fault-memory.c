@@ -64,7 +64,7 @@ add_locked (gconstpointer handle, gsize size, gconstpointer whole_handle)
 static gboolean
 add (gconstpointer handle, gsize size, gconstpointer whole_handle)
 {
-  LAYER_LOCKED (&lock);
+  TARN_LOCKED (&lock);
 
   if (budget > 0 && (used > budget || size > budget - used))
     return FALSE;
@@ -117,7 +117,7 @@ void
 _tarn_layer_fault_retain (cl_mem object)
 {
   FaultMemory *memory;
-  LAYER_LOCKED (&lock);
+  TARN_LOCKED (&lock);
 
   memory = g_hash_table_lookup (memories, object);
   if (memory != NULL)
@@ -129,7 +129,7 @@ _tarn_layer_fault_release (cl_mem object)
 {
   FaultMemory *memory;
   gboolean is_known;
-  LAYER_LOCKED (&lock);
+  TARN_LOCKED (&lock);
 
   memory = g_hash_table_lookup (memories, object);
   is_known = memory != NULL;
@@ -149,7 +149,7 @@ _tarn_layer_fault_restore (cl_mem object)
   for (; n < MAX_CHAIN && chain[n] != NULL; n++)
     measure (chain[n], &sizes[n], &chain[n + 1]);
   {
-    LAYER_LOCKED (&lock);
+    TARN_LOCKED (&lock);
 
     /* The table may have lost the entries of other objects in the chain with that of @object. */
     for (guint i = n; i > 0; i--)
@@ -183,7 +183,7 @@ _tarn_layer_fault_release_svm (gpointer address)
   gsize size = 0;
 
   {
-    LAYER_LOCKED (&lock);
+    TARN_LOCKED (&lock);
     FaultMemory *memory = g_hash_table_lookup (memories, address);
 
     if (memory != NULL)
@@ -199,7 +199,7 @@ void
 _tarn_layer_fault_restore_svm (gpointer address, gsize size)
 {
   {
-    LAYER_LOCKED (&lock);
+    TARN_LOCKED (&lock);
 
     add_locked (address, size, NULL);
   }

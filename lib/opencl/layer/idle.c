@@ -32,7 +32,7 @@ try_begin_look (LayerIdle *self, gint64 now)
 static gsize
 note_held (LayerContext *context, LayerIdle *self, gsize held, gint64 now)
 {
-  LAYER_LOCKED (&context->lock);
+  TARN_LOCKED (&context->lock);
   gsize unneeded;
 
   self->least_bytes = MIN (self->least_bytes, held);

@@ -157,7 +157,7 @@ image_free (gpointer user_data, TarnMemory memory, gsize bytes)
 static TarnPool *
 find_images (LayerContext *context)
 {
-  LAYER_LOCKED (&context->lock);
+  TARN_LOCKED (&context->lock);
 
   return context->images;
 }
@@ -232,7 +232,7 @@ pool_new (LayerContext *context, TarnPool *buffers)
 static gboolean
 list_pool (LayerContext *context, TarnPool *pool)
 {
-  LAYER_LOCKED (&context->lock);
+  TARN_LOCKED (&context->lock);
 
   if (context->images != NULL)
     return FALSE;
@@ -244,7 +244,7 @@ list_pool (LayerContext *context, TarnPool *pool)
 static void
 make_kinds (LayerContext *context)
 {
-  LAYER_LOCKED (&context->lock);
+  TARN_LOCKED (&context->lock);
 
   if (context->image_kinds == NULL)
     context->image_kinds = _tarn_opencl_image_kinds_new ();
@@ -284,7 +284,7 @@ _tarn_layer_images_clear (LayerContext *context)
   TarnPool *images = find_images (context);
 
   {
-    LAYER_LOCKED (&context->lock);
+    TARN_LOCKED (&context->lock);
 
     context->images = NULL;
   }

@@ -110,7 +110,7 @@ layer_clCreateKernelsInProgram (cl_program program, cl_uint n, cl_kernel *kernel
 static GPtrArray *
 list_buffers (LayerKernel *self)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
   GPtrArray *buffers = g_ptr_array_new_full (self->buffers->len, _tarn_layer_unref);
 
   for (guint i = 0; i < self->buffers->len; i++)
@@ -129,7 +129,7 @@ set_buffer (LayerKernel *self, guint index, LayerBuffer *buffer)
   LayerBuffer *older = NULL;
 
   {
-    LAYER_LOCKED (&self->lock);
+    TARN_LOCKED (&self->lock);
 
     if (index >= self->buffers->len && buffer != NULL)
       g_ptr_array_set_size (self->buffers, (gint) index + 1);

@@ -95,23 +95,6 @@ typedef struct _LayerBuffer LayerBuffer;
 typedef struct _LayerSub LayerSub;
 typedef struct _LayerUse LayerUse;
 
-/* LAYER_LOCKED (mutex) locks a mutex.  At the end of the enclosing block it unlocks the mutex. */
-static inline void
-layer_unlock (TarnMutex **mutex)
-{
-  _tarn_mutex_unlock (*mutex);
-}
-
-static inline TarnMutex *
-layer_lock (TarnMutex *mutex)
-{
-  _tarn_mutex_lock (mutex);
-  return mutex;
-}
-
-#define LAYER_LOCKED(mutex)                                                                        \
-  __attribute__ ((cleanup (layer_unlock), unused)) TarnMutex *locked = layer_lock (mutex)
-
 /* Types and functions of settings.c */
 
 /* The settings.  They are constant after _tarn_layer_read_settings (). */

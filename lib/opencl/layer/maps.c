@@ -32,7 +32,7 @@ cl_uint
 _tarn_layer_count_maps (LayerBuffer *self)
 {
   LayerBuffer *whole = get_whole (self);
-  LAYER_LOCKED (&whole->lock);
+  TARN_LOCKED (&whole->lock);
   cl_uint n = 0;
 
   for (guint i = 0; whole->maps != NULL && i < whole->maps->len; i++)
@@ -47,7 +47,7 @@ add_map (LayerBuffer *self, gpointer pointer)
 {
   LayerBuffer *whole = get_whole (self);
   LayerMap map = { pointer, self, _tarn_layer_ask_map_references (self->context) };
-  LAYER_LOCKED (&whole->lock);
+  TARN_LOCKED (&whole->lock);
 
   if (map.is_retained)
     _tarn_layer_retain (self);
@@ -64,7 +64,7 @@ static gboolean
 take_map (LayerBuffer *self, gpointer pointer, LayerMap *taken)
 {
   LayerBuffer *whole = get_whole (self);
-  LAYER_LOCKED (&whole->lock);
+  TARN_LOCKED (&whole->lock);
   guint found = G_MAXUINT;
 
   for (guint i = 0; whole->maps != NULL && i < whole->maps->len; i++)
@@ -86,7 +86,7 @@ gboolean
 _tarn_layer_forget_maps (LayerBuffer *self)
 {
   LayerBuffer *whole = get_whole (self);
-  LAYER_LOCKED (&whole->lock);
+  TARN_LOCKED (&whole->lock);
   gboolean was_mapped = FALSE;
 
   for (guint i = whole->maps != NULL ? whole->maps->len : 0; i > 0; i--)

@@ -23,7 +23,7 @@
 static guint64
 add_piece (LayerContext *context, cl_mem piece)
 {
-  LAYER_LOCKED (&context->lock);
+  TARN_LOCKED (&context->lock);
   guint i;
 
   for (i = context->all_used_before; i < context->pieces->len; i++)
@@ -42,7 +42,7 @@ add_piece (LayerContext *context, cl_mem piece)
 static cl_mem
 remove_piece (LayerContext *context, guint64 number)
 {
-  LAYER_LOCKED (&context->lock);
+  TARN_LOCKED (&context->lock);
   cl_mem piece = g_ptr_array_index (context->pieces, number - 1);
 
   g_assert (piece != NULL);
@@ -56,7 +56,7 @@ remove_piece (LayerContext *context, guint64 number)
 static cl_mem
 find_at (LayerContext *context, guint64 address, gsize *offset)
 {
-  LAYER_LOCKED (&context->lock);
+  TARN_LOCKED (&context->lock);
   guint64 number = address >> OFFSET_BITS;
 
   g_assert (number > 0 && number <= context->pieces->len);
@@ -91,7 +91,7 @@ _tarn_layer_context_get_queue (LayerContext *context)
   cl_command_queue queue;
 
   {
-    LAYER_LOCKED (&context->lock);
+    TARN_LOCKED (&context->lock);
 
     if (context->own_queue != NULL)
       return context->own_queue;
@@ -101,7 +101,7 @@ _tarn_layer_context_get_queue (LayerContext *context)
   if (queue == NULL)
     return NULL;
   {
-    LAYER_LOCKED (&context->lock);
+    TARN_LOCKED (&context->lock);
 
     if (context->own_queue == NULL)
       context->own_queue = g_steal_pointer (&queue);
@@ -194,7 +194,7 @@ _tarn_layer_keep_for_ever (gpointer memory)
 {
   static TarnMutex lock;
   static GSList *kept;
-  LAYER_LOCKED (&lock);
+  TARN_LOCKED (&lock);
 
   kept = g_slist_prepend (kept, memory);
 }
@@ -258,7 +258,7 @@ static void
 note_address (LayerContext *context, cl_mem piece)
 {
   gpointer address = context->notes_addresses ? _tarn_layer_ask_address (context, piece) : NULL;
-  LAYER_LOCKED (&context->lock);
+  TARN_LOCKED (&context->lock);
 
   if (address != NULL)
     g_hash_table_insert (context->addresses, piece, address);
@@ -268,7 +268,7 @@ note_address (LayerContext *context, cl_mem piece)
 static void
 forget_address (LayerContext *context, cl_mem piece)
 {
-  LAYER_LOCKED (&context->lock);
+  TARN_LOCKED (&context->lock);
 
   g_hash_table_remove (context->addresses, piece);
 }
@@ -276,7 +276,7 @@ forget_address (LayerContext *context, cl_mem piece)
 gpointer
 _tarn_layer_find_address (LayerContext *context, cl_mem piece)
 {
-  LAYER_LOCKED (&context->lock);
+  TARN_LOCKED (&context->lock);
 
   return g_hash_table_lookup (context->addresses, piece);
 }

@@ -116,7 +116,7 @@ close_queue (LayerQueue *self)
    * when the commands are done and no call uses the queue.  So it flushes the queue now. */
   _tarn_layer_driver->clFlush (self->base.handle);
   {
-    LAYER_LOCKED (&self->lock);
+    TARN_LOCKED (&self->lock);
 
     g_assert (!self->closed);
     __atomic_store_n (&self->closed, TRUE, __ATOMIC_RELEASE);

@@ -130,7 +130,7 @@ add_marker (LayerQueue *self, cl_event event, guint64 number)
 
   *marker = (LayerMarker){ event, number, 2, NULL };
   {
-    LAYER_LOCKED (&self->lock);
+    TARN_LOCKED (&self->lock);
 
     /* Another thread may have put a marker with a larger number into the list meanwhile.  So find
      * the place that keeps the list in the order of the markers' numbers. */
@@ -148,7 +148,7 @@ add_marker (LayerQueue *self, cl_event event, guint64 number)
 static LayerMarker *
 get_marker (LayerQueue *self, gboolean last)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
   LayerMarker *marker
       = last ? g_queue_peek_tail (&self->markers) : g_queue_peek_head (&self->markers);
 
@@ -179,7 +179,7 @@ marker_unref (gpointer data)
 static void
 take_done (LayerQueue *self, guint64 number, GQueue *uses, GQueue *markers)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
 
   if (!_tarn_layer_queue_is_done (self, number))
     __atomic_store_n (&self->done, number, __ATOMIC_RELEASE);
@@ -210,7 +210,7 @@ is_closed (LayerQueue *self)
 static gboolean
 is_over (LayerQueue *self)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
 
   return self->closed && self->waiting.length == 0 && self->markers.length == 0
          && self->waiters.length == 0;
@@ -242,7 +242,7 @@ gboolean
 _tarn_layer_queue_add_waiting (LayerUse *use)
 {
   LayerQueue *self = use->queue;
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
 
   /* Check with the lock held, because another thread may be recording the commands as done.  If
    * that thread has finished, and the queue is closed, no thread would end a wait added now. */
@@ -261,7 +261,7 @@ _tarn_layer_queue_add_waiting (LayerUse *use)
 static gboolean
 lacks_marker (LayerQueue *self)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
 
   return !self->closed && self->n_behind > 0;
 }
@@ -465,7 +465,7 @@ notify_at_last_marker (LayerQueue *self)
 static gboolean
 has_waiting (LayerQueue *self)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
 
   return self->waiting.length > 0 || self->waiters.length > 0;
 }

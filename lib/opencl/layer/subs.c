@@ -56,7 +56,7 @@ _tarn_layer_subs_clear (LayerContext *context)
 static void
 forget (LayerContext *context, const LayerSub *self)
 {
-  LAYER_LOCKED (&context->subs_lock);
+  TARN_LOCKED (&context->subs_lock);
 
   g_assert (!self->is_spare);
   g_tree_remove (context->subs, &self->place);
@@ -96,7 +96,7 @@ take_locked (LayerContext *context, LayerSub *spare)
 static LayerSub *
 take_oldest (LayerContext *context, gint64 not_before)
 {
-  LAYER_LOCKED (&context->subs_lock);
+  TARN_LOCKED (&context->subs_lock);
   LayerSub *oldest = g_queue_peek_tail (&context->spares);
 
   if (oldest == NULL || oldest->time >= not_before)
@@ -125,7 +125,7 @@ _tarn_layer_drop_spares (LayerContext *context)
 static void
 set_time (LayerContext *context, gint64 now)
 {
-  LAYER_LOCKED (&context->subs_lock);
+  TARN_LOCKED (&context->subs_lock);
 
   context->spares_time = now;
 }
@@ -142,7 +142,7 @@ _tarn_layer_drop_old_spares (LayerContext *context, gint64 now)
 static GSList *
 take_between (LayerContext *context, guint64 start, guint64 end)
 {
-  LAYER_LOCKED (&context->subs_lock);
+  TARN_LOCKED (&context->subs_lock);
   GSList *taken = NULL;
   GList *next;
 
@@ -172,7 +172,7 @@ _tarn_layer_drop_spares_between (LayerContext *context, guint64 start, guint64 e
 guint
 _tarn_layer_count_spares (LayerContext *context)
 {
-  LAYER_LOCKED (&context->subs_lock);
+  TARN_LOCKED (&context->subs_lock);
 
   return context->spares.length;
 }
@@ -185,7 +185,7 @@ _tarn_layer_count_spares (LayerContext *context)
 static LayerSub *
 take_overlapping (LayerContext *context, const LayerPlace *place, gboolean *is_busy)
 {
-  LAYER_LOCKED (&context->subs_lock);
+  TARN_LOCKED (&context->subs_lock);
   LayerSub *found = g_tree_lookup (context->subs, place);
 
   *is_busy = found != NULL && !found->is_spare;
@@ -231,7 +231,7 @@ make_handle (LayerContext *context, const TarnBlock *block, const LayerPlace *pl
 static void
 add (LayerContext *context, LayerSub *self)
 {
-  LAYER_LOCKED (&context->subs_lock);
+  TARN_LOCKED (&context->subs_lock);
 
   g_assert (g_tree_lookup (context->subs, &self->place) == NULL);
   g_tree_insert (context->subs, &self->place, self);
@@ -279,7 +279,7 @@ _tarn_layer_sub_get (LayerContext *context, const TarnBlock *block, cl_mem_flags
 static gboolean
 try_keep (LayerContext *context, LayerSub *self)
 {
-  LAYER_LOCKED (&context->subs_lock);
+  TARN_LOCKED (&context->subs_lock);
 
   if (__atomic_load_n (&context->ended, __ATOMIC_ACQUIRE) || _tarn_layer_is_blind ())
     return FALSE;

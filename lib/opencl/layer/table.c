@@ -53,7 +53,7 @@ gpointer
 _tarn_layer_find (LayerKind kind, gconstpointer handle)
 {
   Shard *shard = get_shard (kind, handle);
-  LAYER_LOCKED (&shard->lock);
+  TARN_LOCKED (&shard->lock);
   LayerObject *found = find_locked (shard, handle);
 
   return found != NULL ? _tarn_layer_ref (found) : NULL;
@@ -83,7 +83,7 @@ _tarn_layer_list_all (LayerKind kind)
 
   for (guint i = 0; i < N_SHARDS; i++)
     {
-      LAYER_LOCKED (&tables[kind][i].lock);
+      TARN_LOCKED (&tables[kind][i].lock);
 
       list_locked (&tables[kind][i], records);
     }
@@ -118,7 +118,7 @@ static LayerObject *
 exchange (LayerObject *record)
 {
   Shard *shard = get_shard (record->kind, record->handle);
-  LAYER_LOCKED (&shard->lock);
+  TARN_LOCKED (&shard->lock);
   LayerObject *older = find_locked (shard, record->handle);
 
   if (older != NULL)
@@ -143,7 +143,7 @@ static gboolean
 take_out (const LayerObject *self)
 {
   Shard *shard = get_shard (self->kind, self->handle);
-  LAYER_LOCKED (&shard->lock);
+  TARN_LOCKED (&shard->lock);
 
   return take_out_locked (shard, self);
 }
@@ -235,7 +235,7 @@ static gsize last_ticket;
 gpointer
 _tarn_layer_ticket_new (gpointer record)
 {
-  LAYER_LOCKED (&tickets_lock);
+  TARN_LOCKED (&tickets_lock);
 
   if (tickets == NULL)
     tickets = g_hash_table_new (NULL, NULL);
@@ -247,7 +247,7 @@ _tarn_layer_ticket_new (gpointer record)
 gpointer
 _tarn_layer_ticket_take (gpointer ticket)
 {
-  LAYER_LOCKED (&tickets_lock);
+  TARN_LOCKED (&tickets_lock);
   gpointer record = g_hash_table_lookup (tickets, ticket);
 
   g_hash_table_remove (tickets, ticket);

@@ -57,7 +57,7 @@ add_locked (LayerBuffer *self, const LayerUse *use)
 static void
 put_back (LayerBuffer *self, const LayerUse *use)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
 
   add_locked (self, use);
 }
@@ -132,7 +132,7 @@ replace_locked (LayerBuffer *self, LayerUse *use)
 static GArray *
 note_use (LayerBuffer *self, LayerUse *use)
 {
-  LAYER_LOCKED (&self->lock);
+  TARN_LOCKED (&self->lock);
 
   if (replace_locked (self, use))
     return NULL;

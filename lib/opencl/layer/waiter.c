@@ -21,7 +21,7 @@
 static void
 add (LayerUse *self)
 {
-  LAYER_LOCKED (&self->queue->lock);
+  TARN_LOCKED (&self->queue->lock);
 
   g_assert (!self->is_waiter);
   self->is_waiter = TRUE;
@@ -43,7 +43,7 @@ remove_locked (LayerUse *self)
 static gboolean
 take (LayerUse *self)
 {
-  LAYER_LOCKED (&self->queue->lock);
+  TARN_LOCKED (&self->queue->lock);
 
   if (!self->is_waiter)
     return FALSE;
@@ -110,7 +110,7 @@ on_done (cl_event event, cl_int status, void *ticket)
 static LayerUse *
 get_first (LayerQueue *queue)
 {
-  LAYER_LOCKED (&queue->lock);
+  TARN_LOCKED (&queue->lock);
   LayerUse *first = g_queue_peek_head (&queue->waiters);
 
   if (first != NULL)
@@ -123,7 +123,7 @@ get_first (LayerQueue *queue)
 static void
 postpone (LayerUse *self)
 {
-  LAYER_LOCKED (&self->queue->lock);
+  TARN_LOCKED (&self->queue->lock);
 
   if (!self->is_waiter)
     return;
