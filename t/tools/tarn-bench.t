@@ -195,8 +195,14 @@ if command -v jq >/dev/null; then
     --trace "$scratch/trace.csv"
   check "... which it says" grep -q 'trace.csv *(it never has a byte in use)' "$scratch/out"
   trace 0,0,allocate,1,1000000000000000000,0 1,0,free,1,,0
+  refuses_too_large () {
+    status_is 1 "$program" --kinds null+heap --seconds 0.002 --repetitions 1 --measure replay \
+      --trace "$scratch/trace.csv" && grep -q "trace.csv .*bytes left" "$scratch/out"
+  }
   check "on memory that is none, any size" status_is 0 quick_null --measure overhead,replay \
     --trace "$scratch/trace.csv"
+  # Above a heap of virtual memory the request would take billions of segments.
+  check "... and on virtual memory, as much as a device may have" refuses_too_large
 else
   skip "traces of known overhead" "there is no jq"
 fi
