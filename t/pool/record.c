@@ -72,6 +72,28 @@ test_requests (void)
                    "gone c\n");
 }
 
+/* A limit is not the end of the device's memory. */
+static void
+test_limit (void)
+{
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
+  g_autoptr (TarnPool) pool = pool_new_named (allocator, "limited");
+  g_autoptr (Recording) recording = NULL;
+  g_autofree gchar *log = NULL;
+  g_auto (Place) place = { NULL, NULL };
+
+  place_init (&place, "trace");
+  tarn_pool_set_limit_bytes (pool, 3000);
+  record_start (&place, NULL);
+  g_assert_null (tarn_pool_allocate (pool, 4000, NULL));
+  record_stop ();
+
+  recording = record_open (&place);
+  log = record_read_log (recording);
+  g_assert_cmpstr (log, ==, "limit reached 4000\nfail 4000 9\n");
+}
+
 /* The counters in the file are the pool's, at the end of the recording, or its own. */
 static void
 test_counters (void)
@@ -328,6 +350,7 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/core/record/requests", test_requests);
+  g_test_add_func ("/core/record/limit", test_limit);
   g_test_add_func ("/core/record/counters", test_counters);
   g_test_add_func ("/core/record/heap", test_heap);
   g_test_add_func ("/core/record/direct", test_direct);

@@ -75,6 +75,9 @@ typedef enum
  * them. */
 const Field *decode_get_fields (TarnTraceKind kind);
 
+/* Tells whether events of this kind are about the current object of their stream. */
+gboolean decode_has_object (TarnTraceKind kind);
+
 /* Tells whether recording_next () returns events of this kind. */
 gboolean decode_is_returned (TarnTraceKind kind);
 

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "decode.h"
+
 /* The objects of a recording.
  *
  * Invariant: all and by_number have the same Objects.  After objects_new (), all has them in the
@@ -63,7 +65,7 @@ describe (Objects *self, const RecordedEvent *event)
 static gboolean
 is_of_object (const RecordedEvent *event)
 {
-  return event->object != 0 && event->kind < TARN_TRACE_LOST;
+  return event->object != 0 && decode_has_object (event->kind);
 }
 
 static gint

@@ -112,7 +112,9 @@ begin_instant (Chrome *chrome, const gchar *name, const RecordedEvent *event)
   begin (chrome, "i", name, get_thread (event));
   write_time (chrome, "ts", event->time);
   fprintf (chrome->output->file, ",\"s\":\"%s\",\"args\":{",
-           event->kind == TARN_TRACE_OUT_OF_MEMORY ? "p" : "t");
+           event->kind == TARN_TRACE_OUT_OF_MEMORY || event->kind == TARN_TRACE_LIMIT_REACHED
+               ? "p"
+               : "t");
   write_member (chrome, TRUE, "object", event->object);
 }
 
@@ -176,7 +178,10 @@ add_instant (Chrome *chrome, const RecordedEvent *event)
   switch (event->kind)
     {
     case TARN_TRACE_OUT_OF_MEMORY:
-      begin_instant (chrome, "out of memory", event);
+    case TARN_TRACE_LIMIT_REACHED:
+      begin_instant (chrome,
+                     event->kind == TARN_TRACE_OUT_OF_MEMORY ? "out of memory" : "limit reached",
+                     event);
       write_member (chrome, FALSE, "wanted", event->size);
       write_member (chrome, FALSE, "active", event->alloc_size);
       write_member (chrome, FALSE, "held", event->other);

@@ -517,6 +517,7 @@ see (Builder *builder, const RecordedEvent *event)
     case TARN_TRACE_LIMIT:
     case TARN_TRACE_RECLAIM:
     case TARN_TRACE_OUT_OF_MEMORY:
+    case TARN_TRACE_LIMIT_REACHED:
     case TARN_TRACE_LOST:
       see_call (builder, event);
       break;

@@ -60,6 +60,7 @@ static const gchar *const formats[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_EXTENT] = "an",
   [TARN_TRACE_EXTENT_FREE] = "an",
   [TARN_TRACE_PART] = "aa",
+  [TARN_TRACE_LIMIT_REACHED] = "nnn",
 };
 
 TarnMutex _tarn_stream_others_lock = TARN_MUTEX_INIT;
