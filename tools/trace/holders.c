@@ -8,11 +8,9 @@
 #include "progress.h"
 
 static guint64
-get_active (const Objects *objects, const Change *change)
+get_active (const Objects *objects, const Object *object)
 {
-  return change->object != NULL && objects_serves_program (objects, change->object)
-             ? change->object->active_bytes
-             : 0;
+  return object != NULL ? objects_get_program_bytes (objects, object) : 0;
 }
 
 /* Sums up the active bytes of all objects that serve the program, after each event.  An event
@@ -30,12 +28,10 @@ peak_find (Recording *recording, Objects *objects, PeakPlace *place, GError **er
   progress_begin (&progress, recording, "counting");
   while (progress_next (&progress, &event, &read_error))
     {
-      Object *object = objects_find (objects, event.object);
-      guint64 before
-          = object != NULL && objects_serves_program (objects, object) ? object->active_bytes : 0;
+      guint64 before = get_active (objects, objects_find (objects, event.object));
 
       objects_apply (objects, &event, &change);
-      bytes += get_active (objects, &change) - before;
+      bytes += get_active (objects, change.object) - before;
       if (bytes > place->bytes)
         *place = (PeakPlace){ progress.n, event.time, bytes };
     }

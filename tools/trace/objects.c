@@ -9,6 +9,8 @@
 
 #include "decode.h"
 
+#define MAX_DEPTH 16 /* longest chain of upstreams: a damaged recording may have a cycle */
+
 /* The objects of a recording.
  *
  * Invariant: all and by_number have the same Objects.  After objects_new (), all has them in the
@@ -30,7 +32,10 @@ object_free (gpointer data)
 {
   Object *object = data;
 
+  if (object == NULL)
+    return;
   g_clear_pointer (&object->blocks, g_hash_table_unref);
+  object_free (object->own);
   g_free (object);
 }
 
@@ -93,7 +98,8 @@ objects_new (Recording *recording, guint64 *end_time, GError **error)
     if (event.kind == TARN_TRACE_OBJECT)
       describe (self, &event);
     else if (is_of_object (&event))
-      objects_add (self, event.object);
+      objects_add (self, event.object)->has_requests
+          |= event.kind == TARN_TRACE_MISS || event.kind == TARN_TRACE_BLOCK;
   recording_rewind (recording);
   if (read_error != NULL)
     {
@@ -125,6 +131,7 @@ objects_reset (Objects *self)
       Object *object = self->all->pdata[i];
 
       g_clear_pointer (&object->blocks, g_hash_table_unref);
+      g_clear_pointer (&object->own, object_free);
       object->hits = object->misses = object->failures = object->frees = object->extents = 0;
       object->active_bytes = object->peak_active_bytes = 0;
       object->held_bytes = object->managed_bytes = 0;
@@ -155,8 +162,35 @@ objects_get_peak_driver_bytes (const Objects *self)
 gboolean
 objects_serves_program (const Objects *self, const Object *object)
 {
-  return self->has_pool ? object->object_class == TARN_TRACE_POOL
-                        : object->object_class != TARN_TRACE_HEAP;
+  if (object->object_class == TARN_TRACE_HEAP)
+    return object->has_requests;
+  return !self->has_pool || object->object_class == TARN_TRACE_POOL;
+}
+
+guint64
+objects_get_program_bytes (const Objects *self, const Object *object)
+{
+  if (!objects_serves_program (self, object))
+    return 0;
+  if (object->object_class == TARN_TRACE_HEAP)
+    return object->own != NULL ? object->own->active_bytes : 0;
+  return object->active_bytes;
+}
+
+gchar *
+objects_describe (const Objects *self, const Object *object)
+{
+  const Object *below = object;
+
+  if (object->name != NULL)
+    return g_strdup (object->name);
+  for (guint i = 0; below != NULL && i < MAX_DEPTH; i++)
+    {
+      if (below->name != NULL)
+        return g_strdup_printf ("over %s", below->name);
+      below = objects_find (self, below->upstream);
+    }
+  return g_strdup (object->kind);
 }
 
 /* Sums of bytes: even if events were lost, they neither wrap nor become negative. */
@@ -314,6 +348,18 @@ apply_to_heap (Object *object, const RecordedEvent *event)
   object->held_bytes = object->managed_bytes - MIN (object->active_bytes, object->managed_bytes);
 }
 
+/* Gets the object that has a heap's own blocks. */
+static Object *
+get_own (Object *heap)
+{
+  if (heap->own == NULL)
+    {
+      heap->own = g_new0 (Object, 1);
+      heap->own->object_class = TARN_TRACE_DIRECT; /* caches no block */
+    }
+  return heap->own;
+}
+
 /* Gets the key of an event's thread in the table of callers. */
 static gpointer
 get_thread (const RecordedEvent *event)
@@ -395,7 +441,11 @@ objects_apply (Objects *self, const RecordedEvent *event, Change *change)
     return;
   note_call (self, change->object, event);
   if (change->object->object_class == TARN_TRACE_HEAP)
-    apply_to_heap (change->object, event);
+    {
+      apply_to_heap (change->object, event);
+      if (change->object->has_requests)
+        apply_to_blocks (self, get_own (change->object), event, change);
+    }
   else
     apply_to_blocks (self, change->object, event, change);
 }
@@ -411,14 +461,15 @@ compare_lives (gconstpointer a, gconstpointer b)
 void
 object_for_each_block (Object *object, BlockFunc func, gpointer user_data)
 {
+  const Object *holder = object->own != NULL ? object->own : object;
   g_autoptr (GPtrArray) blocks = NULL;
   GHashTableIter iter;
   gpointer block;
 
-  if (object->blocks == NULL)
+  if (holder->blocks == NULL)
     return;
   blocks = g_ptr_array_new ();
-  g_hash_table_iter_init (&iter, object->blocks);
+  g_hash_table_iter_init (&iter, holder->blocks);
   while (g_hash_table_iter_next (&iter, NULL, &block))
     g_ptr_array_add (blocks, block);
   g_ptr_array_sort (blocks, compare_lives);

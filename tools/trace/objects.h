@@ -15,7 +15,8 @@
 /* A pool, a heap or an allocator.
  *
  * Invariant: active_bytes <= peak_active_bytes.  Texts are owned by the recording. */
-typedef struct
+typedef struct _Object Object;
+struct _Object
 {
   guint64 number;
   TarnTraceClass object_class; /* 0: unknown */
@@ -28,8 +29,11 @@ typedef struct
   /* Requested bytes of blocks in use; for a heap, the bytes of its extents */
   guint64 active_bytes, peak_active_bytes;
   guint64 held_bytes, managed_bytes; /* free blocks; all blocks, or a heap's segments */
-  GHashTable *blocks; /* Blocks by their numbers; NULL: the object never had a block */
-} Object;
+  GHashTable *blocks;    /* Blocks by their numbers; NULL: the object never had a block */
+  gboolean has_requests; /* the recording has requests to the object, also if no pool is over it */
+  /* For a heap, the blocks that the program requested from it without a pool; nullable */
+  Object *own;
+};
 
 /* A block of an object. */
 typedef struct
@@ -87,8 +91,16 @@ const GPtrArray *objects_get_all (const Objects *self);
 guint64 objects_get_peak_driver_bytes (const Objects *self);
 
 /* Tells whether the requests to an object come from the program.  In a recording with a pool, only
- * requests to pools do.  In other recordings, requests to all objects except heaps do. */
+ * requests to pools and to heaps do.  In other recordings, requests to all objects do.  What a pool
+ * gets from its heap is no request. */
 gboolean objects_serves_program (const Objects *self, const Object *object);
+
+/* Gets the requested bytes of an object's blocks in use, if the requests come from the program;
+ * otherwise 0. */
+guint64 objects_get_program_bytes (const Objects *self, const Object *object);
+
+/* Describes an object by its name.  If it has none, says over which object it is. */
+gchar *objects_describe (const Objects *self, const Object *object);
 
 /* Call @func for each block in use of each object, or for each block of one object.  The blocks of
  * an object come in the order of their requests. */

@@ -53,9 +53,9 @@ write_member (Chrome *chrome, gboolean is_first, const gchar *key, guint64 value
 }
 
 static gchar *
-name_object (const Object *object)
+name_object (const Chrome *chrome, const Object *object)
 {
-  const gchar *name = object->name != NULL ? object->name : object->kind;
+  g_autofree gchar *name = objects_describe (chrome->output->objects, object);
 
   return g_strdup_printf ("%s %" G_GUINT64_FORMAT "%s%s", name_class (object->object_class),
                           object->number, name[0] != '\0' ? " " : "", name);
@@ -82,7 +82,7 @@ name_thread (Chrome *chrome, const RecordedEvent *event)
 static void
 add_counters (Chrome *chrome, const Object *object, guint64 time)
 {
-  g_autofree gchar *name = name_object (object);
+  g_autofree gchar *name = name_object (chrome, object);
 
   begin (chrome, "C", name, 0);
   write_time (chrome, "ts", time);

@@ -211,7 +211,7 @@ add (Snapshot *snapshot, const RecordedEvent *event, const Change *change)
     return;
   if (g_hash_table_contains (snapshot->heaps, change->object))
     add_pieces (snapshot, event);
-  else if (is_meant (snapshot->output, change->object))
+  if (is_meant (snapshot->output, change->object))
     add_changes (snapshot, event, change);
 }
 
