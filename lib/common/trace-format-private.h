@@ -147,6 +147,10 @@ typedef enum
    * OUT_OF_MEMORY here, too. */
   TARN_TRACE_LIMIT_REACHED,
 
+  /* No arguments: another allocator makes the next request, because its backend gets memory from
+   * the current object.  So both have the same bytes. */
+  TARN_TRACE_NESTED,
+
   TARN_TRACE_N_KINDS
 } TarnTraceKind;
 

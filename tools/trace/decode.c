@@ -75,7 +75,7 @@ decode_get_fields (TarnTraceKind kind)
 gboolean
 decode_is_returned (TarnTraceKind kind)
 {
-  return kind >= TARN_TRACE_OBJECT && kind != TARN_TRACE_MODULE;
+  return kind >= TARN_TRACE_OBJECT && kind != TARN_TRACE_MODULE && kind != TARN_TRACE_NESTED;
 }
 
 gboolean
@@ -439,12 +439,16 @@ apply (StreamState *state, RecordedEvent *event)
     state->tag = event->tag;
   else if (event->kind == TARN_TRACE_SET_STACK)
     state->stack = event->stack;
+  else if (event->kind == TARN_TRACE_NESTED)
+    state->is_nested = TRUE;
   else if (decode_is_request (event->kind))
     {
       event->queue = state->queue;
       event->tag = state->tag;
       event->stack = state->stack;
+      event->is_nested = state->is_nested;
       state->stack = 0;
+      state->is_nested = FALSE;
     }
 }
 

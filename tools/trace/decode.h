@@ -50,6 +50,7 @@ typedef struct
   const gchar *thread_name; /* owned by the definitions; nullable */
   guint64 object, queue, tag;
   guint64 stack;           /* stack of the next request; 0: none */
+  gboolean is_nested;      /* the next request is nested */
   guint64 latest[N_SORTS]; /* the latest number of each sort */
 } StreamState;
 

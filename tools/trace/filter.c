@@ -170,10 +170,10 @@ filter_has_event (const Filter *self, const Objects *objects, const Recording *r
 }
 
 gboolean
-filter_has_block (const Filter *self, const Objects *objects, const Recording *recording,
-                  const Object *object, const Block *block)
+filter_has_block (const Filter *self, const Recording *recording, const Object *object,
+                  const Block *block)
 {
   return (self->object != NULL ? filter_has_object (self, object)
-                               : objects_serves_program (objects, object))
+                               : objects_serves_program (object) && !block->is_nested)
          && has_request (self, recording, block->thread, block->queue, block->tag);
 }

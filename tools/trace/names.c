@@ -48,6 +48,7 @@ static const gchar *const kinds[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_PART] = "part",
   [TARN_TRACE_LOST] = "lost",
   [TARN_TRACE_LIMIT_REACHED] = "limit-reached",
+  [TARN_TRACE_NESTED] = "nested",
   [TARN_TRACE_STOP] = "stop",
   [TARN_TRACE_MODULE] = "module",
 };

@@ -28,6 +28,7 @@ struct _Object
   guint64 extents; /* extents that a heap allocated */
   /* Requested bytes of blocks in use; for a heap, the bytes of its extents */
   guint64 active_bytes, peak_active_bytes;
+  guint64 nested_bytes;              /* those of active_bytes that are for another allocator */
   guint64 held_bytes, managed_bytes; /* free blocks; all blocks, or a heap's segments */
   GHashTable *blocks;    /* Blocks by their numbers; NULL: the object never had a block */
   gboolean has_requests; /* the recording has requests to the object, also if no pool is over it */
@@ -47,6 +48,7 @@ typedef struct
   guint64 life;                      /* the request's number among all requests, from 1 */
   gboolean is_active;
   gboolean is_lent;   /* the block is removed when it is freed; only in older recordings */
+  gboolean is_nested; /* it is for another allocator, whose bytes count instead */
   gboolean is_marked; /* for the caller's use; each request clears the mark */
 } Block;
 
@@ -87,17 +89,16 @@ Object *objects_find (const Objects *self, guint64 number);
 const GPtrArray *objects_get_all (const Objects *self);
 
 /* Gets the most bytes that allocators had from the driver at once.  Leaves out what they had before
- * the recording began. */
+ * the recording began, and what they had from other allocators. */
 guint64 objects_get_peak_driver_bytes (const Objects *self);
 
-/* Tells whether the requests to an object come from the program.  In a recording with a pool, only
- * requests to pools and to heaps do.  In other recordings, requests to all objects do.  What a pool
- * gets from its heap is no request. */
-gboolean objects_serves_program (const Objects *self, const Object *object);
+/* Tells whether an object serves requests of the program: a heap without such requests serves only
+ * pools.  What a pool gets from the object below it is no request. */
+gboolean objects_serves_program (const Object *object);
 
-/* Gets the requested bytes of an object's blocks in use, if the requests come from the program;
- * otherwise 0. */
-guint64 objects_get_program_bytes (const Objects *self, const Object *object);
+/* Gets the requested bytes of the blocks in use that the program requested from an object.  Leaves
+ * out nested requests. */
+guint64 objects_get_program_bytes (const Object *object);
 
 /* Describes an object by its name.  If it has none, says over which object it is. */
 gchar *objects_describe (const Objects *self, const Object *object);

@@ -25,7 +25,7 @@ static gboolean
 is_meant (const Output *output, const Object *object)
 {
   return output->filter->object != NULL ? filter_has_object (output->filter, object)
-                                        : objects_serves_program (output->objects, object);
+                                        : objects_serves_program (object);
 }
 
 /* Adds the object if it is a heap, its upstream if that is a heap, and so on along the upstreams.
@@ -175,7 +175,7 @@ add_request (Snapshot *snapshot, const RecordedEvent *event, const Change *chang
   const Output *output = snapshot->output;
   Block *block = change->used;
 
-  if (!filter_has_block (output->filter, output->objects, output->recording, change->object, block))
+  if (!filter_has_block (output->filter, output->recording, change->object, block))
     return;
   block->is_marked = TRUE;
   write_entry (snapshot, "alloc", event, block->address, block->size, block->queue, block);
