@@ -484,6 +484,13 @@ recovers_in_few_calls () {
     | length == 1 and all (.median > 120 and .median < 140)' "$scratch/json"
 }
 
+# A heap serves the large block from what its small ones leave.
+recovers_over_heaps () {
+  runs quick --kinds null+heap,null-plain+heap --measure recovery --json \
+    && jq -e '[.results[] | select (.unit == "calls") | .median] | length == 2 and all (. > 0 and . < 40)' \
+      "$scratch/out"
+}
+
 # One thread's window is all that is in use.
 takes_little () {
   runs quick --kinds null+heap --measure taken --threads 1,2 --queues --json \
@@ -526,6 +533,7 @@ if command -v jq >/dev/null; then
   check "... hits are hits" hits_are_hits
   check "... misses are misses" misses_are_misses
   check "... recovery calls the driver as often as it must" recovers_in_few_calls
+  check "... and over heaps" recovers_over_heaps
   check "what windows take from the driver" takes_little
   check "queues in turn" takes_turns
 else
