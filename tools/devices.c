@@ -362,15 +362,26 @@ explain_cuda (void)
 }
 #endif
 
+/* Prints why an API has no device.  Leaves out the beginning of the reason if it only repeats that
+ * there is no such API: "there is no OpenCL: libOpenCL.so.1: cannot open ...". */
+static void
+complain (const gchar *api, const gchar *reason)
+{
+  g_autofree gchar *start = g_strdup_printf ("there is no %s: ", api);
+
+  text_complain (g_get_prgname (), "%s: %s", api,
+                 g_str_has_prefix (reason, start) ? reason + strlen (start) : reason);
+}
+
 void
 devices_explain_none (void)
 {
   g_autofree gchar *opencl = explain_opencl (), *cuda = explain_cuda ();
 
   if (opencl != NULL)
-    text_complain (g_get_prgname (), "OpenCL: %s", opencl);
+    complain ("OpenCL", opencl);
   if (cuda != NULL)
-    text_complain (g_get_prgname (), "CUDA: %s", cuda);
+    complain ("CUDA", cuda);
 }
 
 /* Skips the "GPU-" that nvidia-smi writes before a UUID. */

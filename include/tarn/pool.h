@@ -213,6 +213,10 @@ typedef struct
  * The counters of a pool, all at one moment. Every request of a block is counted once: as a hit, a
  * miss or a failure.
  *
+ * A pool over a heap, as tarn_opencl_pool_new() and tarn_cuda_pool_new() make it, holds few or no
+ * blocks, because the heap keeps the memory of freed blocks: TarnHeapStats.free_bytes of
+ * tarn_heap_get_stats() says how much the heap holds for later requests.
+ *
  * @since 0.1
  */
 typedef struct
@@ -223,7 +227,7 @@ typedef struct
   gsize active_blocks;      /**< in use */
   gsize managed_bytes;      /**< allocated from upstream for held and active blocks */
   gsize active_bytes;       /**< the requested bytes of active blocks */
-  gsize held_bytes;         /**< allocated for held blocks */
+  gsize held_bytes;         /**< allocated for held blocks; without what a heap below keeps */
   gsize peak_managed_bytes; /**< the highest managed_bytes: see tarn_pool_reset_peaks() */
   /**
    * The highest active_bytes. If several threads use the pool, this may be too small, by up to the
@@ -662,8 +666,9 @@ void tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats);
 /**
  * Makes a line of a pool's counters for people to read. An example: "101 requests: 98 served
  * without the driver, 3 driver calls; 782 KiB in use, 1172 KiB held". The line also has the number
- * of failed requests if there are any. Over a heap, few bytes are held, because the heap keeps most
- * freed memory: see tarn_heap_get_stats(). Later versions may change the wording.
+ * of failed requests if there are any. The held bytes are held_bytes, without the memory that a
+ * heap below the pool keeps. The line of TARN_STATS includes that memory. Later versions may change
+ * the wording.
  *
  * @param stats  as tarn_pool_get_stats() has filled it; any thread may call it
  * @return (transfer full): the line, without a newline; for g_free()

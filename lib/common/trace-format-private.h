@@ -142,6 +142,15 @@ typedef enum
   /* An event that defines a code module (the program or a library) for the whole file */
   TARN_TRACE_MODULE, /* arguments: load address, path (a text), build-id (a text) */
 
+  /* A request of the current object, a pool, would exceed the limit of the pool, or of the heap
+   * below it.  Arguments: bytes wanted, bytes in use, bytes cached.  Older recordings have
+   * OUT_OF_MEMORY here, too. */
+  TARN_TRACE_LIMIT_REACHED,
+
+  /* No arguments: another allocator makes the next request, because its backend gets memory from
+   * the current object.  So both have the same bytes. */
+  TARN_TRACE_NESTED,
+
   TARN_TRACE_N_KINDS
 } TarnTraceKind;
 

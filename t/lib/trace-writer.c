@@ -38,6 +38,8 @@ static const gchar *const layouts[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_PART] = "aa",
   [TARN_TRACE_LOST] = "n",
   [TARN_TRACE_STOP] = "",
+  [TARN_TRACE_LIMIT_REACHED] = "nnn",
+  [TARN_TRACE_NESTED] = "",
 };
 
 static void

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <tarn/debug.h>
+#include <tarn/heap.h>
 #include <unistd.h>
 
 #include "lib/pool-fixture.h"
@@ -167,6 +168,22 @@ run_flag (void)
   tarn_pool_unref (pool_new (FALSE, &options, NULL));
 }
 
+/* What the heap keeps counts as held. */
+static void
+run_heap (void)
+{
+  TarnTestingPages *pages = tarn_testing_pages_new (DEVICE, TARN_TESTING_PAGES_VIRTUAL);
+  TarnAllocator *driver = tarn_testing_pages_allocator_new (pages);
+  TarnAllocator *heap = tarn_heap_allocator_new (driver, NULL, NULL);
+  TarnPool *pool = tarn_pool_new (heap, NULL, NULL);
+
+  tarn_block_free (tarn_pool_allocate (pool, 3000, NULL));
+  tarn_pool_unref (pool);
+  tarn_allocator_unref (heap);
+  tarn_allocator_unref (driver);
+  tarn_testing_pages_free (pages);
+}
+
 static void
 run (const gchar *path, const gchar *limit, const gchar *stats)
 {
@@ -250,6 +267,8 @@ test_stats (void)
   g_test_trap_assert_stderr (
       "Tarn: pool 'telling': 0 requests: 0 served without the driver, 0 driver calls; 0 bytes in "
       "use, 0 bytes held; at most 0 bytes in use, 0 bytes taken\n");
+  run ("/core/environment/subprocess/heap", NULL, "1");
+  g_test_trap_assert_stderr ("*; 0 bytes in use, 2048 KiB held; at most *, 2048 KiB taken\n");
 }
 
 int
@@ -258,6 +277,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/core/environment/subprocess/bytes", run_bytes);
   g_test_add_func ("/core/environment/subprocess/share", run_share);
+  g_test_add_func ("/core/environment/subprocess/heap", run_heap);
   g_test_add_func ("/core/environment/subprocess/bad", run_bad);
   g_test_add_func ("/core/environment/subprocess/empty", run_empty);
   g_test_add_func ("/core/environment/subprocess/stats", run_stats);

@@ -112,6 +112,9 @@ record_read_log (Recording *recording)
         case TARN_TRACE_OUT_OF_MEMORY:
           note (log, "out of memory %" G_GUINT64_FORMAT, event.size);
           break;
+        case TARN_TRACE_LIMIT_REACHED:
+          note (log, "limit reached %" G_GUINT64_FORMAT, event.size);
+          break;
         default:
           break;
         }

@@ -72,6 +72,82 @@ test_requests (void)
                    "gone c\n");
 }
 
+/* A limit is not the end of the device's memory. */
+static void
+test_limit (void)
+{
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
+  g_autoptr (TarnPool) pool = pool_new_named (allocator, "limited");
+  g_autoptr (Recording) recording = NULL;
+  g_autofree gchar *log = NULL;
+  g_auto (Place) place = { NULL, NULL };
+
+  place_init (&place, "trace");
+  tarn_pool_set_limit_bytes (pool, 3000);
+  record_start (&place, NULL);
+  g_assert_null (tarn_pool_allocate (pool, 4000, NULL));
+  record_stop ();
+
+  recording = record_open (&place);
+  log = record_read_log (recording);
+  g_assert_cmpstr (log, ==, "limit reached 4000\nfail 4000 9\n");
+}
+
+static gboolean
+allocate_below (gpointer below, gsize size, TarnMemory *memory, GError **error)
+{
+  TarnBlock *block = tarn_pool_allocate (below, size, error);
+
+  memory->pointer = block;
+  return block != NULL;
+}
+
+static void
+free_below (gpointer below, TarnMemory memory, gsize size)
+{
+  (void) below, (void) size;
+  tarn_block_free (memory.pointer);
+}
+
+/* A pool whose backend gets its memory from another pool: the requests of the backend are nested.
+ */
+static void
+test_nested (void)
+{
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) driver = tarn_testing_device_allocator_new (device);
+  g_autoptr (TarnPool) below = pool_new_named (driver, "below");
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (TarnPool) above = NULL;
+  g_autoptr (Recording) recording = NULL;
+  g_auto (Place) place = { NULL, NULL };
+  RecordedEvent event;
+  guint n_nested = 0, n_others = 0;
+
+  ops.allocate = allocate_below;
+  ops.free = free_below;
+  allocator = tarn_allocator_new (&ops, below, NULL);
+  above = pool_new_named (allocator, "above");
+  place_init (&place, "trace");
+  record_start (&place, NULL);
+  tarn_block_free (pool_take (above, 1000));
+  tarn_block_free (pool_take (below, 1000));
+  record_stop ();
+
+  recording = record_open (&place);
+  while (record_next (recording, &event))
+    if (event.kind == TARN_TRACE_MISS)
+      {
+        n_nested += event.is_nested;
+        n_others += !event.is_nested;
+        g_assert_true (n_nested == 1); /* the first one */
+      }
+  g_assert_cmpuint (n_nested, ==, 1);
+  g_assert_cmpuint (n_others, ==, 2);
+}
+
 /* The counters in the file are the pool's, at the end of the recording, or its own. */
 static void
 test_counters (void)
@@ -328,6 +404,8 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/core/record/requests", test_requests);
+  g_test_add_func ("/core/record/limit", test_limit);
+  g_test_add_func ("/core/record/nested", test_nested);
   g_test_add_func ("/core/record/counters", test_counters);
   g_test_add_func ("/core/record/heap", test_heap);
   g_test_add_func ("/core/record/direct", test_direct);

@@ -4,9 +4,10 @@
  * Writes a recorded trace of which everything is known: make-trace known FILE, which tarn-view.t
  * checks pages against; make-trace lossy FILE, which has lost events and no end; make-trace empty
  * FILE and make-trace odd FILE; make-trace damaged FILE, with events that no program has;
- * make-trace handed FILE, a thread that frees the blocks of another one; make-trace pools FILE, a
- * program that makes and ends many pools; make-trace N FILE, a program that trains a network, in
- * about N events. */
+ * make-trace huge FILE, a request that no device can serve; make-trace nested FILE, a pool below
+ * another one's backend; make-trace handed FILE, a thread that frees the blocks of another one;
+ * make-trace pools FILE, a program that makes and ends many pools; make-trace N FILE, a program
+ * that trains a network, in about N events. */
 
 #include <stdlib.h>
 
@@ -299,6 +300,49 @@ put_damaged (Trace *trace)
   put (trace, 50, TARN_TRACE_STOP, 0);
 }
 
+/* A request of 2^59 bytes is served by a heap that maps memory in pieces of at most 32 MiB.  Times
+ * are as late as they can be. */
+static void
+put_huge (Trace *trace)
+{
+  const guint64 huge = (guint64) 1 << 59;
+
+  go_on (trace, 1);
+  trace_writer_add_object (trace->writer, DRIVER, TARN_TRACE_DIRECT, 0, "cuda", "",
+                           TARN_TRACE_GRANULARITY, 2 * MIB);
+  trace_writer_add_object (trace->writer, HEAP, TARN_TRACE_HEAP, DRIVER, "heap", "",
+                           TARN_TRACE_IS_VIRTUAL, 1);
+  trace_writer_add_object (trace->writer, WEIGHTS, TARN_TRACE_POOL, HEAP, "pool", "weights",
+                           TARN_TRACE_LIMIT_BYTES, 0);
+  put_of (trace, 10, HEAP, TARN_TRACE_PIECE, FIRST_PIECE, huge, 0);
+  put_miss (trace, 11, WEIGHTS, STACK_LOAD, 0x1000, huge, FIRST_PIECE);
+  put_miss (trace, 12, WEIGHTS, STACK_LOAD, 0x1040, MIB, FIRST_PIECE + huge);
+  put (trace, G_MAXINT64 - 2, TARN_TRACE_FREE, 0x1000);
+  put (trace, G_MAXINT64 - 1, TARN_TRACE_FREE, 0x1040);
+  put (trace, G_MAXINT64, TARN_TRACE_STOP, 0);
+}
+
+/* The backend of a pool gets its memory from another pool. */
+static void
+put_nested (Trace *trace)
+{
+  go_on (trace, 1);
+  trace_writer_add_object (trace->writer, SCRATCH, TARN_TRACE_POOL, 0, "pool", "below",
+                           TARN_TRACE_LIMIT_BYTES, 0);
+  trace_writer_add_object (trace->writer, DRIVER, TARN_TRACE_DIRECT, 0, "adaptor", "",
+                           TARN_TRACE_ALIGNMENT, 1);
+  trace_writer_add_object (trace->writer, WEIGHTS, TARN_TRACE_POOL, DRIVER, "pool", "above",
+                           TARN_TRACE_LIMIT_BYTES, 0);
+  use (trace, SCRATCH);
+  put (trace, 10, TARN_TRACE_NESTED, 0);
+  put (trace, 10, TARN_TRACE_MISS, 0x1000, MIB, MIB, FIRST_PIECE);
+  put_of (trace, 11, DRIVER, TARN_TRACE_ALLOCATED, MIB, FIRST_PIECE, 0, 2);
+  put_of (trace, 12, WEIGHTS, TARN_TRACE_MISS, 0x2000, MIB, MIB, FIRST_PIECE);
+  put (trace, 20, TARN_TRACE_FREE, 0x2000);
+  put_of (trace, 21, SCRATCH, TARN_TRACE_FREE, 0x1000);
+  put (trace, 30, TARN_TRACE_STOP, 0);
+}
+
 /* A thread allocates blocks, which two queues use in turn; another thread frees them. */
 static void
 put_handed (Trace *trace)
@@ -498,7 +542,7 @@ main (gint argc, gchar **argv)
   g_autoptr (GError) error = NULL;
 
   if (argc != 3)
-    g_error ("usage: make-trace known|lossy|empty|odd|damaged|handed|pools|N FILE");
+    g_error ("usage: make-trace known|lossy|empty|odd|damaged|huge|nested|handed|pools|N FILE");
   if (g_str_equal (argv[1], "known"))
     put_known (&trace);
   else if (g_str_equal (argv[1], "lossy"))
@@ -509,6 +553,10 @@ main (gint argc, gchar **argv)
     put_odd (&trace);
   else if (g_str_equal (argv[1], "damaged"))
     put_damaged (&trace);
+  else if (g_str_equal (argv[1], "huge"))
+    put_huge (&trace);
+  else if (g_str_equal (argv[1], "nested"))
+    put_nested (&trace);
   else if (g_str_equal (argv[1], "handed"))
     put_handed (&trace);
   else if (g_str_equal (argv[1], "pools"))

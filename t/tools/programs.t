@@ -309,8 +309,8 @@ fi
 no_cuda=".*there is no CUDA d" # driver, or device: a driver is named with its call
 no_platform="the loader finds no platform (CL_PLATFORM_NOT_FOUND_KHR)"
 [ "$(OCL_ICD_VENDORS=/nonexistent "$top_builddir/tools/tarn-test" --list 2>&1 \
-  | grep -c 'there is no OpenCL: libOpenCL.so.1: ')" -eq 0 ] \
-  || no_platform="there is no OpenCL: libOpenCL.so.1: cannot open shared object file: No such file or directory"
+  | grep -c 'OpenCL: libOpenCL.so.1: ')" -eq 0 ] \
+  || no_platform="libOpenCL.so.1: cannot open shared object file: No such file or directory"
 # Devices whose names the driver does not say are of no use, and not none.
 explains_unnamed () {
   status_is 1 env OCL_ICD_VENDORS=/nonexistent TARN_TESTING_CUDA_FAIL=cuDeviceGetName:101 \

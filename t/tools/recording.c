@@ -147,6 +147,7 @@ write_others (TraceWriter *writer)
   trace_writer_add (writer, TARN_TRACE_EXTENT_FREE, 1, 25, 35);
   trace_writer_add (writer, TARN_TRACE_PART, 1, 27, 37);
   trace_writer_add (writer, TARN_TRACE_LOST, 1, 26);
+  trace_writer_add (writer, TARN_TRACE_LIMIT_REACHED, 0, 28, 38, 48);
   trace_writer_add (writer, TARN_TRACE_END, 1, 5);
   trace_writer_add (writer, TARN_TRACE_STOP, 1, 0);
 }
@@ -156,7 +157,7 @@ expect (Recording *recording, TarnTraceKind kind, guint64 time, RecordedEvent ex
 {
   RecordedEvent event = next (recording, kind, time);
 
-  g_assert_cmpuint (event.object, ==, kind < TARN_TRACE_LOST ? 5 : 0);
+  g_assert_cmpuint (event.object, ==, kind != TARN_TRACE_LOST && kind != TARN_TRACE_STOP ? 5 : 0);
   g_assert_cmpuint (event.block, ==, expected.block);
   g_assert_cmpuint (event.queue, ==, expected.queue);
   g_assert_cmpuint (event.size, ==, expected.size);
@@ -197,12 +198,13 @@ test_others (void)
       EXPECT (EXTENT_FREE, 16, .address = 25, .size = 35);
       EXPECT (PART, 17, .address = 27, .other = 37);
       EXPECT (LOST, 18, .size = 26);
+      EXPECT (LIMIT_REACHED, 18, .size = 28, .alloc_size = 38, .other = 48);
       g_assert_cmpuint (next (recording, TARN_TRACE_END, 19).object, ==, 5);
       EXPECT (STOP, 20, .size = 0);
       has_ended (recording);
       recording_rewind (recording);
     }
-  g_assert_cmpuint (recording_get_n_events (recording), ==, 20);
+  g_assert_cmpuint (recording_get_n_events (recording), ==, 21);
   g_assert_cmpuint (recording_get_n_lost (recording), ==, 26);
   g_assert_cmpuint (recording_get_pid (recording), ==, 4242);
   g_assert_cmpuint (recording_get_real_time (recording), ==,
@@ -620,7 +622,7 @@ test_cut (void)
       g_assert_cmpuint (n, <=, n_before + 1);
       n_before = n;
     }
-  g_assert_cmpuint (n_before, ==, 1 + 20 + 2);
+  g_assert_cmpuint (n_before, ==, 1 + 21 + 2);
   g_assert_cmpuint (n_whole, ==, 1 + 4); /* behind the header, and each packet */
 }
 

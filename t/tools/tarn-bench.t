@@ -195,8 +195,14 @@ if command -v jq >/dev/null; then
     --trace "$scratch/trace.csv"
   check "... which it says" grep -q 'trace.csv *(it never has a byte in use)' "$scratch/out"
   trace 0,0,allocate,1,1000000000000000000,0 1,0,free,1,,0
+  refuses_too_large () {
+    status_is 1 "$program" --kinds null+heap --seconds 0.002 --repetitions 1 --measure replay \
+      --trace "$scratch/trace.csv" && grep -q "trace.csv .*bytes left" "$scratch/out"
+  }
   check "on memory that is none, any size" status_is 0 quick_null --measure overhead,replay \
     --trace "$scratch/trace.csv"
+  # Above a heap of virtual memory the request would take billions of segments.
+  check "... and on virtual memory, as much as a device may have" refuses_too_large
 else
   skip "traces of known overhead" "there is no jq"
 fi
@@ -478,6 +484,13 @@ recovers_in_few_calls () {
     | length == 1 and all (.median > 120 and .median < 140)' "$scratch/json"
 }
 
+# A heap serves the large block from what its small ones leave.
+recovers_over_heaps () {
+  runs quick --kinds null+heap,null-plain+heap --measure recovery --json \
+    && jq -e '[.results[] | select (.unit == "calls") | .median] | length == 2 and all (. > 0 and . < 40)' \
+      "$scratch/out"
+}
+
 # One thread's window is all that is in use.
 takes_little () {
   runs quick --kinds null+heap --measure taken --threads 1,2 --queues --json \
@@ -520,6 +533,7 @@ if command -v jq >/dev/null; then
   check "... hits are hits" hits_are_hits
   check "... misses are misses" misses_are_misses
   check "... recovery calls the driver as often as it must" recovers_in_few_calls
+  check "... and over heaps" recovers_over_heaps
   check "what windows take from the driver" takes_little
   check "queues in turn" takes_turns
 else

@@ -446,14 +446,14 @@ if ! grep -q made "$scratch/stats"; then
   exit
 fi
 
-numbers () { # what --stats printed: made, from a pool, driver's own, pool's
+numbers () { # what --stats printed: made, from a pool, driver's own, pool's, failed
   sed -n '/^ *made /{n;p;}' "$scratch/err"
 }
 is_served () {
   status_is 0 "$runner" --stats "$promises" --platform "$platform" info || return
   # shellcheck disable=SC2046
   set -- $(numbers)
-  [ $# -eq 4 ] && [ "$1" -gt 0 ] && [ "$2" -gt 0 ] && [ "$4" -gt 0 ] \
+  [ $# -eq 5 ] && [ "$1" -gt 0 ] && [ "$2" -gt 0 ] && [ "$4" -gt 0 ] && [ "$5" -eq 0 ] \
     && [ "$(grep -vc "^driver's own: [1-9][0-9]* over memory of the host" "$scratch/err")" -eq 3 ]
 }
 check "buffers are from a pool, and --stats says so" is_served
@@ -465,7 +465,7 @@ is_passed_on () {
   status_is 0 "$runner" --no-pool --stats "$promises" --platform "$platform" info || return
   # shellcheck disable=SC2046
   set -- $(numbers)
-  [ $# -eq 4 ] && [ "$1" -gt 0 ] && [ "$2" -eq 0 ] && [ "$3" -eq "$1" ] && [ "$4" -eq 0 ] \
+  [ $# -eq 5 ] && [ "$1" -gt 0 ] && [ "$2" -eq 0 ] && [ "$3" -eq "$1" ] && [ "$4" -eq 0 ] \
     && [ "$(wc -l <"$scratch/err")" -eq 3 ]
 }
 check "--no-pool: they are the driver's, and counted" is_passed_on
@@ -514,6 +514,20 @@ fill_up () {
   fits 22000000 8 && fits 21999999 7 && fits 22M 8 && fits 5500000 2
 }
 check "... and no less: buffers fit to the last byte" fill_up
+# all-at-once asks for 8 buffers of 2,750,000 bytes, and accepts failures.
+counts_failed () { # NUMBER OPTION...
+  n_failed=$1
+  shift
+  status_is 0 "$runner" --stats "$@" "$promises" --platform "$platform" all-at-once
+  # shellcheck disable=SC2046
+  set -- $(numbers)
+  [ $# -eq 5 ] && [ "$5" -eq "$n_failed" ]
+}
+counts_each_failed () {
+  counts_failed 6 --limit 5500000 && counts_failed 6 --budget 5500000 \
+    && counts_failed 1 --fail clCreateBuffer:3
+}
+check "--stats counts the buffers that failed" counts_each_failed
 # With the heap's pieces nine of ten buffers, of 4,000, of which 10 of 22 MiB are alive, cost no call of the
 # driver's.  If pieces were as large as without a limit, the first ones would fill it, and nearly each
 # later buffer would need a piece of its own.
@@ -552,7 +566,8 @@ else
   skip "... which are within it" "tarn-trace is not built"
 fi
 
-# What is said of images: made, from a pool, the driver's own, made for the pool, share of bytes.
+# What is said of images: made, from a pool, the driver's own, made for the pool, failed,
+# share of bytes.
 image_numbers () {
   sed -n '/^ *images /{n;p;}' "$scratch/err"
 }
@@ -560,25 +575,35 @@ counts_images () {
   status_is 0 "$runner" --stats "$promises" --platform "$platform" pooled-images-early || return
   # shellcheck disable=SC2046
   set -- $(image_numbers)
-  [ $# -eq 5 ] && [ "$1" -gt 100 ] && [ "$2" -eq "$1" ] && [ "$3" -eq 0 ] && [ "$4" -lt "$1" ] \
-    && [ "$5" = 50.0% ]
+  [ $# -eq 6 ] && [ "$1" -gt 100 ] && [ "$2" -eq "$1" ] && [ "$3" -eq 0 ] && [ "$4" -lt "$1" ] \
+    && [ "$5" -eq 0 ] && [ "$6" = 50.0% ]
 }
 passes_images_on () {
   status_is 0 "$runner" --no-pool --stats "$promises" --platform "$platform" pooled-images-early || return
   # shellcheck disable=SC2046
   set -- $(image_numbers)
-  [ $# -eq 5 ] && [ "$1" -gt 100 ] && [ "$2" -eq 0 ] && [ "$3" -eq "$1" ] && [ "$4" -eq 0 ] \
-    && [ "$5" = 50.0% ]
+  [ $# -eq 6 ] && [ "$1" -gt 100 ] && [ "$2" -eq 0 ] && [ "$3" -eq "$1" ] && [ "$4" -eq 0 ] \
+    && [ "$5" -eq 0 ] && [ "$6" = 50.0% ]
 }
 limits_images () {
   ! status_is 0 "$runner" --limit 1 "$promises" --platform "$platform" pooled-images-older \
     && grep -q 'clCreateImage: CL_MEM_OBJECT_ALLOCATION_FAILURE' "$scratch/err"
+}
+# images-released makes an image, and then asks for too much shared virtual memory.
+counts_failed_images () {
+  status_is 0 "$runner" --stats --fail clCreateImage:1 "$promises" --platform "$platform" images-released
+  # shellcheck disable=SC2046
+  set -- $(image_numbers)
+  [ $# -eq 6 ] && [ "$5" -eq 1 ] || return
+  status_is 0 "$runner" --stats --fail clSVMAlloc:1 "$promises" --platform "$platform" images-released
+  grep -qx 'failed requests for shared virtual memory: 1' "$scratch/err"
 }
 "$promises" --platform "$platform" pooled-images-older >/dev/null 2>&1
 if [ $? -eq 0 ]; then
   check "--stats: images are from a pool" counts_images
   check "... or with --no-pool the driver's" passes_images_on
   check "--limit: no image beyond it either" limits_images
+  check "--stats: images and shared virtual memory that failed" counts_failed_images
 else
   skip "images" "the device has none"
 fi
@@ -618,9 +643,9 @@ report_is () { # PATTERN PROGRAM [ARGUMENT...]: twice; what is in it, each numbe
   status_is 0 "$runner" sh -c '"$@" >/dev/null && "$@" >/dev/null; cat "$TARN_LAYER_REPORT"' sh "$@" || return
   [ "$(sed 's/^\([a-z]*\) [0-9]*/\1/; s/[1-9][0-9]*/N/g' "$scratch/out" | tr '\n' ,)" = "$pattern,$pattern," ]
 }
-check "each process has two lines" report_is "loaded,buffers 0 0 0 0" "$promises" --platforms
+check "each process has two lines" report_is "loaded,buffers 0 0 0 0 0" "$promises" --platforms
 check "... with its buffers, and why some were the driver's" report_is \
-  "loaded,buffers N N N N,own N over memory of the host, or filled from it (CL_MEM_USE_HOST_PTR, CL_MEM_COPY_HOST_PTR)" \
+  "loaded,buffers N N N N 0,own N over memory of the host, or filled from it (CL_MEM_USE_HOST_PTR, CL_MEM_COPY_HOST_PTR)" \
   "$promises" --platform "$platform" info
 cat >"$scratch/forks.c" <<'CODE'
 #include <CL/cl.h>
@@ -643,7 +668,7 @@ CODE
 # shellcheck disable=SC2086  # flags are words
 if $CC $T_CC_FLAGS $T_OPENCL_CFLAGS -DCL_TARGET_OPENCL_VERSION=120 "$scratch/forks.c" -lOpenCL \
   -o "$scratch/forks" >/dev/null 2>&1; then
-  check "... and a child of fork () none" report_is "loaded,buffers 0 0 0 0" "$scratch/forks"
+  check "... and a child of fork () none" report_is "loaded,buffers 0 0 0 0 0" "$scratch/forks"
 else
   skip "... and a child of fork () none" "there is no -lOpenCL"
 fi

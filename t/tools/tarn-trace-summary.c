@@ -369,6 +369,93 @@ test_summary_misses (Fixture *self, gconstpointer data)
   g_assert_cmpint (number (get_object (root, 4), "misses"), ==, 2);
 }
 
+/* A heap serves the program without a pool, beside a pool of it.  The pool has no name. */
+static void
+test_summary_heap (Fixture *self, gconstpointer data)
+{
+  TraceWriter *writer = trace_writer_new ();
+  g_autoptr (JsonParser) parser = json_parser_new ();
+  g_autoptr (GBytes) bytes = NULL;
+  JsonObject *root;
+
+  (void) data;
+  trace_writer_packet (writer, 0, TARN_TRACE_FIRST, 0);
+  trace_writer_add_object (writer, 1, TARN_TRACE_DIRECT, 0, "allocator", "cuda-device", 1, 1);
+  trace_writer_add_object (writer, 2, TARN_TRACE_HEAP, 1, "heap", "", 1, 1);
+  trace_writer_add_object (writer, 3, TARN_TRACE_POOL, 2, "pool", "", 1, 1);
+  trace_writer_add_string (writer, 1, "own");
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 2);
+  trace_writer_add (writer, TARN_TRACE_PIECE, 0, 0x10000, 4096, 0);
+  trace_writer_add (writer, TARN_TRACE_EXTENT, 0, 0x10000, 1024);
+  trace_writer_add (writer, TARN_TRACE_TAG, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 1, 1000, 1024, 0x10000);
+  trace_writer_add (writer, TARN_TRACE_TAG, 0, 0);
+  trace_writer_add (writer, TARN_TRACE_EXTENT, 0, 0x10400, 512);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 3);
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 2, 500, 512, 0x10400);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 2);
+  trace_writer_add (writer, TARN_TRACE_FREE, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_EXTENT_FREE, 0, 0x10000, 1024);
+  bytes = trace_writer_end (writer);
+  save (self->path, bytes, g_bytes_get_size (bytes));
+  SUCCEED ("--json", self->path);
+  root = parse (parser, self->output);
+  g_assert_cmpint (number (json_object_get_object_member (root, "peak"), "bytes"), ==, 1500);
+  g_assert_cmpint (number (get_object (root, 2), "active_bytes"), ==, 512);
+  SUCCEED (self->path);
+  g_assert_nonnull (strstr (self->output, " 3 pool      over cuda-device\n"));
+  g_assert_nonnull (strstr (self->output, "1 block   own\n"));
+  SUCCEED ("--csv", self->path);
+  g_assert_nonnull (
+      strstr (self->output, "0,0,allocate,1,1000,\n0,0,allocate,2,500,\n0,0,free,1,,\n"));
+}
+
+/* The backend of the program's pool gets its memory from another pool, as buffers of a program
+ * under tarn-run do: each byte counts once.  The other pool serves the program, too. */
+static void
+test_summary_nested (Fixture *self, gconstpointer data)
+{
+  TraceWriter *writer = trace_writer_new ();
+  g_autoptr (JsonParser) parser = json_parser_new ();
+  g_autoptr (GBytes) bytes = NULL;
+  JsonObject *root;
+
+  (void) data;
+  trace_writer_packet (writer, 0, TARN_TRACE_FIRST, 0);
+  trace_writer_add_object (writer, 1, TARN_TRACE_DIRECT, 0, "allocator", "layer", 1, 1);
+  trace_writer_add_object (writer, 2, TARN_TRACE_POOL, 1, "pool", "buffers", 1, 1);
+  trace_writer_add_object (writer, 3, TARN_TRACE_DIRECT, 0, "allocator", "opencl", 1, 1);
+  trace_writer_add_object (writer, 4, TARN_TRACE_POOL, 3, "pool", "mine", 1, 1);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_ALLOCATED, 1, 1024, 0x10000, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 2);
+  trace_writer_add (writer, TARN_TRACE_NESTED, 0, 0);
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 1, 1024, 1024, 0x10000);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 3);
+  trace_writer_add (writer, TARN_TRACE_ALLOCATED, 1, 1024, 0x20000, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 4);
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 1, 1000, 1024, 0x20000);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_ALLOCATED, 1, 512, 0x30000, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 2);
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 2, 500, 512, 0x30000);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 3);
+  trace_writer_add (writer, TARN_TRACE_FREED, 1, 1024, 0x20000, 1);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 2);
+  trace_writer_add (writer, TARN_TRACE_FREE, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_ALLOCATED, 1, 256, 0x40000, 0, 1);
+  bytes = trace_writer_end (writer);
+  save (self->path, bytes, g_bytes_get_size (bytes));
+  SUCCEED ("--json", self->path);
+  root = parse (parser, self->output);
+  g_assert_cmpint (number (json_object_get_object_member (root, "peak"), "bytes"), ==, 1500);
+  g_assert_cmpint (number (root, "peak_driver_bytes"), ==, 1024 + 512 + 256);
+  g_assert_cmpint (number (get_object (root, 2), "peak_active_bytes"), ==, 1524);
+  SUCCEED ("--csv", self->path);
+  g_assert_null (strstr (self->output, ",1024,"));
+}
+
 int
 main (int argc, char **argv)
 {
@@ -376,6 +463,8 @@ main (int argc, char **argv)
   ADD ("summary", test_summary);
   ADD ("summary/json", test_summary_json);
   ADD ("summary/misses", test_summary_misses);
+  ADD ("summary/heap", test_summary_heap);
+  ADD ("summary/nested", test_summary_nested);
   ADD ("summary/long", test_summary_long);
   ADD ("summary/width", test_summary_width);
   ADD ("summary/pipe", test_summary_pipe);

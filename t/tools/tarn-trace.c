@@ -171,8 +171,11 @@ test_files (Fixture *self, gconstpointer data)
       self->snapshot);
   g_autofree gchar *no_file = g_strdup_printf (
       "Failed to open file “%s”: open() failed: No such file or directory", missing);
+  g_autofree gchar *folder = g_strdup_printf ("%s: is a folder", self->folder);
 
   (void) data;
+  FAIL (1, folder, self->folder);
+  FAIL (1, "/dev/null: is not a regular file", "/dev/null");
   FAIL (1, no_file, missing);
   FAIL (1, no_output, "-o", missing, self->path);
   g_assert_true (g_file_set_contents (self->snapshot, CSV_HEADER, -1, NULL));

@@ -236,6 +236,18 @@ check "... takes at most 8 bytes for an event" [ "$(wc -c <"$scratch/large.html"
 check "many pools that end beside many blocks: in seconds, not minutes" \
   status_is 0 timeout 30 "$program" "$scratch/pools"
 
+# Only the pool above has a life, of two events, and the free of the block below is not unknown.
+counts_once () {
+  "$make_trace" nested "$scratch/nested" && runs -o "$scratch/nested.html" "$scratch/nested" || return
+  sed -n 's/.*id="data">\([^<]*\).*/\1/p' "$scratch/nested.html" | base64 -d | gzip -dc >"$scratch/data"
+  grep -aq '"unknown":0[,}]' "$scratch/data" && grep -aqE '"name":"event_time","code":[0-9]+,"n":2,' "$scratch/data"
+}
+if command -v base64 >/dev/null && command -v gzip >/dev/null; then
+  check "a pool whose backend gets memory from another pool: bytes are shown once" counts_once
+else
+  skip "a pool whose backend gets memory from another pool" "there is no base64, or no gzip"
+fi
+
 # ---- the guide's examples ----
 
 example () { # STATUS NAME [--fixed]: recorded

@@ -9,6 +9,10 @@
 #define MAX_PART_ALIGNMENT 4096
 #define MAX_METERED (G_MAXSIZE / 4) /* bytes */
 
+/* The bytes that a counter of virtual memory has without a budget: 16 TiB, more than any device
+ * has. A heap maps virtual memory in segments, and with 2^59 bytes it would never end. */
+#define MAX_VIRTUAL ((gsize) MIN ((guint64) 1 << 44, G_MAXSIZE / 4))
+
 /* A counter. */
 typedef struct
 {
@@ -56,6 +60,14 @@ take_addresses (Counter *counter, gsize size)
 }
 
 static gboolean
+refuse (gsize size, GError **error)
+{
+  g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
+               "there are fewer than %" G_GSIZE_FORMAT " bytes left", size);
+  return FALSE;
+}
+
+static gboolean
 counter_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
   Counter *counter = user_data;
@@ -69,9 +81,7 @@ counter_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **e
       return TRUE;
     }
   __atomic_sub_fetch (&counter->used, size, __ATOMIC_RELAXED);
-  g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
-               "there are fewer than %" G_GSIZE_FORMAT " bytes left", size);
-  return FALSE;
+  return refuse (size, error);
 }
 
 static void
@@ -102,6 +112,17 @@ counter_part_release (gpointer unused, TarnMemory part, gsize size)
   (void) unused;
   (void) part;
   (void) size;
+}
+
+static gboolean
+counter_new_backing (gpointer user_data, gsize size, TarnMemory *backing, GError **error)
+{
+  Counter *counter = user_data;
+  gsize used = __atomic_load_n (&counter->used, __ATOMIC_RELAXED);
+
+  if (size > MAX_VIRTUAL || used > MAX_VIRTUAL - size)
+    return refuse (size, error);
+  return counter_allocate (counter, size, backing, error);
 }
 
 static gboolean
@@ -137,7 +158,7 @@ set_virtual_ops (TarnAllocatorOps *ops, gsize granularity)
   ops->virtual_granularity = granularity;
   ops->addresses_reserve = counter_reserve;
   ops->addresses_release = counter_release;
-  ops->backing_new = counter_allocate;
+  ops->backing_new = counter_new_backing;
   ops->backing_release = counter_free;
   ops->backing_map = counter_map;
   ops->backing_aliases = TRUE;

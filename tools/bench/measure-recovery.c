@@ -19,6 +19,19 @@ typedef struct
   guint64 calls; /* driver calls */
 } Recovery;
 
+/* Makes a counter with @room bytes, with a heap over it if the kind of memory has one. */
+static TarnAllocator *
+make_counter (const Source *source, gsize room, GError **error)
+{
+  gboolean is_plain = g_str_has_prefix (source->kind->name, "null-plain");
+  const CounterOptions options
+      = { .budget = room, .granularity = is_plain ? 0 : COUNTER_GRANULARITY };
+  g_autoptr (TarnAllocator) counter = counter_new (&options);
+
+  return source->kind->has_heap ? tarn_heap_allocator_new (counter, NULL, error)
+                                : g_steal_pointer (&counter);
+}
+
 static TarnPool *
 make_pool (const Source *source, GError **error)
 {
@@ -30,14 +43,10 @@ make_pool (const Source *source, GError **error)
   if (any == NULL)
     return NULL;
   room = N_HELD * tarn_pool_alloc_size (any, tarn_pool_bin_number (any, HELD_SIZE));
-  if (source->kind->backend == NULL)
-    {
-      const CounterOptions counted = { .budget = room, .granularity = COUNTER_GRANULARITY };
-
-      counter = counter_new (&counted);
-    }
-  else
+  if (source->kind->backend != NULL)
     options.limit_bytes = room;
+  else if ((counter = make_counter (source, room, error)) == NULL)
+    return NULL;
   return tarn_pool_new (counter != NULL ? counter : source->allocator, &options, error);
 }
 

@@ -24,6 +24,10 @@
 #define ERROR FIELD (ERROR, other, "error")
 #define OBJECT FIELD (NUMBER, object, "object")
 
+#define SHORTAGE                                                                                   \
+  FIELD (NUMBER, size, "wanted_bytes"), FIELD (NUMBER, alloc_size, "active_bytes"),                \
+      FIELD (NUMBER, other, "held_bytes")
+
 #define MAX_FIELDS 6 /* including FIELD_NONE */
 
 static const Field layouts[TARN_TRACE_N_KINDS][MAX_FIELDS] = {
@@ -50,9 +54,7 @@ static const Field layouts[TARN_TRACE_N_KINDS][MAX_FIELDS] = {
   [TARN_TRACE_LIMIT] = { FIELD (NUMBER, size, "bytes") },
   [TARN_TRACE_RECLAIM]
   = { FIELD (NUMBER, size, "wanted_bytes"), FIELD (TRUTH, other, "gave"), DURATION },
-  [TARN_TRACE_OUT_OF_MEMORY]
-  = { FIELD (NUMBER, size, "wanted_bytes"), FIELD (NUMBER, alloc_size, "active_bytes"),
-      FIELD (NUMBER, other, "held_bytes") },
+  [TARN_TRACE_OUT_OF_MEMORY] = { SHORTAGE },
   [TARN_TRACE_PIECE] = { ADDRESS, SIZE, QUEUE },
   [TARN_TRACE_PIECE_GONE] = { ADDRESS, SIZE },
   [TARN_TRACE_PIECE_MOVED] = { ADDRESS, SIZE, NEW_ADDRESS, QUEUE },
@@ -60,6 +62,7 @@ static const Field layouts[TARN_TRACE_N_KINDS][MAX_FIELDS] = {
   [TARN_TRACE_EXTENT_FREE] = { ADDRESS, SIZE },
   [TARN_TRACE_PART] = { ADDRESS, FIELD (ADDRESS, other, "part") },
   [TARN_TRACE_LOST] = { FIELD (NUMBER, size, "events") },
+  [TARN_TRACE_LIMIT_REACHED] = { SHORTAGE },
 };
 
 const Field *
@@ -72,7 +75,13 @@ decode_get_fields (TarnTraceKind kind)
 gboolean
 decode_is_returned (TarnTraceKind kind)
 {
-  return kind >= TARN_TRACE_OBJECT && kind < TARN_TRACE_MODULE;
+  return kind >= TARN_TRACE_OBJECT && kind != TARN_TRACE_MODULE && kind != TARN_TRACE_NESTED;
+}
+
+gboolean
+decode_has_object (TarnTraceKind kind)
+{
+  return kind < TARN_TRACE_LOST || kind == TARN_TRACE_LIMIT_REACHED;
 }
 
 gboolean
@@ -430,12 +439,16 @@ apply (StreamState *state, RecordedEvent *event)
     state->tag = event->tag;
   else if (event->kind == TARN_TRACE_SET_STACK)
     state->stack = event->stack;
+  else if (event->kind == TARN_TRACE_NESTED)
+    state->is_nested = TRUE;
   else if (decode_is_request (event->kind))
     {
       event->queue = state->queue;
       event->tag = state->tag;
       event->stack = state->stack;
+      event->is_nested = state->is_nested;
       state->stack = 0;
+      state->is_nested = FALSE;
     }
 }
 
@@ -459,7 +472,7 @@ decode_event (Cursor *cursor, StreamState *state, Definitions *definitions, gboo
                    delay, state->time);
   *event = (RecordedEvent){ .kind = (TarnTraceKind) *start,
                             .time = state->time + delay,
-                            .object = *start < TARN_TRACE_LOST ? state->object : 0,
+                            .object = decode_has_object (*start) ? state->object : 0,
                             .place = start - cursor->file };
   result = read_rest (cursor, state, definitions, is_first, properties, event, error);
   if (result != DECODE_DONE)

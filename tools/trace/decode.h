@@ -50,6 +50,7 @@ typedef struct
   const gchar *thread_name; /* owned by the definitions; nullable */
   guint64 object, queue, tag;
   guint64 stack;           /* stack of the next request; 0: none */
+  gboolean is_nested;      /* the next request is nested */
   guint64 latest[N_SORTS]; /* the latest number of each sort */
 } StreamState;
 
@@ -74,6 +75,9 @@ typedef enum
 /* Gets the fields of a kind of events in the order in which they are written.  FIELD_NONE ends
  * them. */
 const Field *decode_get_fields (TarnTraceKind kind);
+
+/* Tells whether events of this kind are about the current object of their stream. */
+gboolean decode_has_object (TarnTraceKind kind);
 
 /* Tells whether recording_next () returns events of this kind. */
 gboolean decode_is_returned (TarnTraceKind kind);

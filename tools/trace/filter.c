@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "decode.h"
 #include "names.h"
 
 static gboolean G_GNUC_PRINTF (2, 3) refuse (GError **error, const gchar *format, ...)
@@ -61,9 +62,10 @@ list_kinds (void)
 {
   GString *names = g_string_new (NULL);
 
-  for (guint i = TARN_TRACE_OBJECT; i <= TARN_TRACE_STOP; i++)
-    g_string_append_printf (names, "%s%s", names->len > 0 ? ", " : "",
-                            name_kind ((TarnTraceKind) i));
+  for (guint i = 1; i < TARN_TRACE_N_KINDS; i++)
+    if (decode_is_returned ((TarnTraceKind) i))
+      g_string_append_printf (names, "%s%s", names->len > 0 ? ", " : "",
+                              name_kind ((TarnTraceKind) i));
   return g_string_free (names, FALSE);
 }
 
@@ -168,10 +170,10 @@ filter_has_event (const Filter *self, const Objects *objects, const Recording *r
 }
 
 gboolean
-filter_has_block (const Filter *self, const Objects *objects, const Recording *recording,
-                  const Object *object, const Block *block)
+filter_has_block (const Filter *self, const Recording *recording, const Object *object,
+                  const Block *block)
 {
   return (self->object != NULL ? filter_has_object (self, object)
-                               : objects_serves_program (objects, object))
+                               : objects_serves_program (object) && !block->is_nested)
          && has_request (self, recording, block->thread, block->queue, block->tag);
 }

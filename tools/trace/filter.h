@@ -48,8 +48,8 @@ gboolean filter_has_event (const Filter *self, const Objects *objects, const Rec
 /* Tells whether the filter selects the request that a block serves.  Later events of the block
  * belong to that request.  Without --object the filter selects only requests of the program, and
  * not those of a pool to its upstream. */
-gboolean filter_has_block (const Filter *self, const Objects *objects, const Recording *recording,
-                           const Object *object, const Block *block);
+gboolean filter_has_block (const Filter *self, const Recording *recording, const Object *object,
+                           const Block *block);
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Filter, filter_clear)
 

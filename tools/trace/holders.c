@@ -8,11 +8,9 @@
 #include "progress.h"
 
 static guint64
-get_active (const Objects *objects, const Change *change)
+get_active (const Object *object)
 {
-  return change->object != NULL && objects_serves_program (objects, change->object)
-             ? change->object->active_bytes
-             : 0;
+  return object != NULL ? objects_get_program_bytes (object) : 0;
 }
 
 /* Sums up the active bytes of all objects that serve the program, after each event.  An event
@@ -30,12 +28,10 @@ peak_find (Recording *recording, Objects *objects, PeakPlace *place, GError **er
   progress_begin (&progress, recording, "counting");
   while (progress_next (&progress, &event, &read_error))
     {
-      Object *object = objects_find (objects, event.object);
-      guint64 before
-          = object != NULL && objects_serves_program (objects, object) ? object->active_bytes : 0;
+      guint64 before = get_active (objects_find (objects, event.object));
 
       objects_apply (objects, &event, &change);
-      bytes += get_active (objects, &change) - before;
+      bytes += get_active (change.object) - before;
       if (bytes > place->bytes)
         *place = (PeakPlace){ progress.n, event.time, bytes };
     }
@@ -63,7 +59,6 @@ add_to (GHashTable *holders, guint64 key, guint64 bytes)
 /* Holders that are being summed up. */
 typedef struct
 {
-  const Objects *objects;
   GHashTable *by_tag, *by_stack;
   gboolean has_stacks;
 } Sums;
@@ -73,7 +68,7 @@ add_block (Object *object, Block *block, gpointer user_data)
 {
   Sums *sums = user_data;
 
-  if (!objects_serves_program (sums->objects, object))
+  if (!objects_serves_program (object) || block->is_nested)
     return;
   add_to (sums->by_tag, block->tag, block->size);
   add_to (sums->by_stack, block->stack, block->size);
@@ -114,7 +109,7 @@ static void
 sum_up (Peak *peak, Objects *objects)
 {
   g_autoptr (GHashTable) by_tag = holders_new (), by_stack = holders_new ();
-  Sums sums = { objects, by_tag, by_stack, FALSE };
+  Sums sums = { by_tag, by_stack, FALSE };
 
   objects_for_each_active (objects, add_block, &sums);
   if (!sums.has_stacks)

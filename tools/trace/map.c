@@ -5,9 +5,11 @@
 
 #include "map.h"
 
+#include <glib/gstdio.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct
@@ -69,15 +71,28 @@ add (const gchar *path, gconstpointer start, gsize size)
   g_array_append_val (maps, map);
 }
 
+/* Refuses folders, pipes and devices, of which a map fails without a clear reason. */
+static gboolean
+check_regular (const gchar *path, GError **error)
+{
+  GStatBuf info;
+
+  if (g_stat (path, &info) != 0 || S_ISREG (info.st_mode))
+    return TRUE; /* g_mapped_file_new () says what is wrong, if anything is */
+  g_set_error (error, G_FILE_ERROR, G_FILE_ERROR_FAILED, "%s: %s", path,
+               S_ISDIR (info.st_mode) ? "is a folder" : "is not a regular file");
+  return FALSE;
+}
+
 GBytes *
 map_file (const gchar *path, GError **error)
 {
-  g_autoptr (GMappedFile) file = g_mapped_file_new (path, FALSE, error);
+  g_autoptr (GMappedFile) file = NULL;
   GBytes *bytes;
   gconstpointer start;
   gsize size;
 
-  if (file == NULL)
+  if (!check_regular (path, error) || (file = g_mapped_file_new (path, FALSE, error)) == NULL)
     return NULL;
   bytes = g_mapped_file_get_bytes (file);
   start = g_bytes_get_data (bytes, &size);

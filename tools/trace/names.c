@@ -8,6 +8,7 @@
 #include <tarn/error.h>
 
 #include "common/trace-names-private.h"
+#include "decode.h"
 
 static const gchar *const kinds[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_STRING] = "string",
@@ -46,6 +47,8 @@ static const gchar *const kinds[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_EXTENT_FREE] = "extent-free",
   [TARN_TRACE_PART] = "part",
   [TARN_TRACE_LOST] = "lost",
+  [TARN_TRACE_LIMIT_REACHED] = "limit-reached",
+  [TARN_TRACE_NESTED] = "nested",
   [TARN_TRACE_STOP] = "stop",
   [TARN_TRACE_MODULE] = "module",
 };
@@ -76,8 +79,8 @@ name_kind (TarnTraceKind kind)
 gboolean
 name_find_kind (const gchar *name, TarnTraceKind *kind)
 {
-  for (guint i = TARN_TRACE_OBJECT; i <= TARN_TRACE_STOP; i++)
-    if (g_str_equal (kinds[i], name))
+  for (guint i = 1; i < TARN_TRACE_N_KINDS; i++)
+    if (decode_is_returned ((TarnTraceKind) i) && g_str_equal (kinds[i], name))
       {
         *kind = (TarnTraceKind) i;
         return TRUE;

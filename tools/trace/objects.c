@@ -7,6 +7,10 @@
 
 #include <string.h>
 
+#include "decode.h"
+
+#define MAX_DEPTH 16 /* longest chain of upstreams: a damaged recording may have a cycle */
+
 /* The objects of a recording.
  *
  * Invariant: all and by_number have the same Objects.  After objects_new (), all has them in the
@@ -15,11 +19,14 @@ struct _Objects
 {
   GHashTable *by_number; /* Objects; the key is their first member */
   GPtrArray *all;
-  gboolean has_pool;
   guint64 n_lives; /* number of requests so far */
   /* The threads that have called the driver for memory since their latest request to a pool.  A
    * request calls the driver before its own event. */
   GHashTable *callers;
+  /* The threads whose latest request was nested: the memory of the next allocation of a backend in
+   * the thread is not the driver's. */
+  GHashTable *nested;
+  GHashTable *covered;                     /* the addresses of such memory */
   guint64 driver_bytes, peak_driver_bytes; /* that allocators have from the driver */
 };
 
@@ -28,7 +35,10 @@ object_free (gpointer data)
 {
   Object *object = data;
 
+  if (object == NULL)
+    return;
   g_clear_pointer (&object->blocks, g_hash_table_unref);
+  object_free (object->own);
   g_free (object);
 }
 
@@ -56,14 +66,13 @@ describe (Objects *self, const RecordedEvent *event)
   object->upstream = event->upstream;
   object->kind = event->text;
   object->name = event->name;
-  self->has_pool |= event->object_class == TARN_TRACE_POOL;
 }
 
 /* Tells whether an event belongs to an object.  Then event->object is the number of the object. */
 static gboolean
 is_of_object (const RecordedEvent *event)
 {
-  return event->object != 0 && event->kind < TARN_TRACE_LOST;
+  return event->object != 0 && decode_has_object (event->kind);
 }
 
 static gint
@@ -85,13 +94,16 @@ objects_new (Recording *recording, guint64 *end_time, GError **error)
 
   self->by_number = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, object_free);
   self->callers = g_hash_table_new (NULL, NULL);
+  self->nested = g_hash_table_new (NULL, NULL);
+  self->covered = g_hash_table_new (NULL, NULL);
   self->all = g_ptr_array_new ();
   recording_rewind (recording);
   while (recording_next (recording, &event, &read_error))
     if (event.kind == TARN_TRACE_OBJECT)
       describe (self, &event);
     else if (is_of_object (&event))
-      objects_add (self, event.object);
+      objects_add (self, event.object)->has_requests
+          |= event.kind == TARN_TRACE_MISS || event.kind == TARN_TRACE_BLOCK;
   recording_rewind (recording);
   if (read_error != NULL)
     {
@@ -112,6 +124,8 @@ objects_free (Objects *self)
   g_ptr_array_unref (self->all);
   g_hash_table_unref (self->by_number);
   g_hash_table_unref (self->callers);
+  g_hash_table_unref (self->nested);
+  g_hash_table_unref (self->covered);
   g_free (self);
 }
 
@@ -123,12 +137,15 @@ objects_reset (Objects *self)
       Object *object = self->all->pdata[i];
 
       g_clear_pointer (&object->blocks, g_hash_table_unref);
+      g_clear_pointer (&object->own, object_free);
       object->hits = object->misses = object->failures = object->frees = object->extents = 0;
-      object->active_bytes = object->peak_active_bytes = 0;
+      object->active_bytes = object->peak_active_bytes = object->nested_bytes = 0;
       object->held_bytes = object->managed_bytes = 0;
     }
   self->n_lives = 0;
   g_hash_table_remove_all (self->callers);
+  g_hash_table_remove_all (self->nested);
+  g_hash_table_remove_all (self->covered);
   self->driver_bytes = self->peak_driver_bytes = 0;
 }
 
@@ -151,10 +168,33 @@ objects_get_peak_driver_bytes (const Objects *self)
 }
 
 gboolean
-objects_serves_program (const Objects *self, const Object *object)
+objects_serves_program (const Object *object)
 {
-  return self->has_pool ? object->object_class == TARN_TRACE_POOL
-                        : object->object_class != TARN_TRACE_HEAP;
+  return object->object_class != TARN_TRACE_HEAP || object->has_requests;
+}
+
+guint64
+objects_get_program_bytes (const Object *object)
+{
+  if (object->object_class == TARN_TRACE_HEAP)
+    object = object->own;
+  return object != NULL ? object->active_bytes - object->nested_bytes : 0;
+}
+
+gchar *
+objects_describe (const Objects *self, const Object *object)
+{
+  const Object *below = object;
+
+  if (object->name != NULL)
+    return g_strdup (object->name);
+  for (guint i = 0; below != NULL && i < MAX_DEPTH; i++)
+    {
+      if (below->name != NULL)
+        return g_strdup_printf ("over %s", below->name);
+      below = objects_find (self, below->upstream);
+    }
+  return g_strdup (object->kind);
 }
 
 /* Sums of bytes: even if events were lost, they neither wrap nor become negative. */
@@ -221,7 +261,15 @@ release (Object *object, Block *block, Change *change)
   block->is_active = FALSE;
   g_assert (change->freed.is_active);
   take (&object->active_bytes, block->size);
+  take (&object->nested_bytes, block->is_nested ? block->size : 0);
   add (&object->held_bytes, block->alloc_size);
+}
+
+/* Gets the key of an event's thread in the table of callers. */
+static gpointer
+get_thread (const RecordedEvent *event)
+{
+  return GSIZE_TO_POINTER ((gsize) event->thread);
 }
 
 static void
@@ -241,7 +289,11 @@ use (Objects *self, Object *object, Block *block, const RecordedEvent *event, Ch
   block->stack = event->stack;
   block->life = ++self->n_lives;
   block->is_marked = FALSE;
+  block->is_nested = event->is_nested;
   add_active (object, block->size);
+  add (&object->nested_bytes, block->is_nested ? block->size : 0);
+  if (block->is_nested)
+    g_hash_table_add (self->nested, get_thread (event));
   change->used = block;
 }
 
@@ -312,11 +364,16 @@ apply_to_heap (Object *object, const RecordedEvent *event)
   object->held_bytes = object->managed_bytes - MIN (object->active_bytes, object->managed_bytes);
 }
 
-/* Gets the key of an event's thread in the table of callers. */
-static gpointer
-get_thread (const RecordedEvent *event)
+/* Gets the object that has a heap's own blocks. */
+static Object *
+get_own (Object *heap)
 {
-  return GSIZE_TO_POINTER ((gsize) event->thread);
+  if (heap->own == NULL)
+    {
+      heap->own = g_new0 (Object, 1);
+      heap->own->object_class = TARN_TRACE_DIRECT; /* caches no block */
+    }
+  return heap->own;
 }
 
 /* Tells whether a pool may get memory from its upstream without a driver call: from a heap, or from
@@ -341,18 +398,26 @@ count_served (Objects *self, Object *object, const RecordedEvent *event)
     object->hits++;
 }
 
-/* Notes an allocator's calls to the driver. */
+/* Notes an allocator's calls to the driver.  If another allocator served the call (a nested
+ * request), the memory counts as that allocator's. */
 static void
 note_call (Objects *self, const Object *object, const RecordedEvent *event)
 {
+  gpointer address = GSIZE_TO_POINTER ((gsize) event->address);
+
   if (object->object_class != TARN_TRACE_DIRECT)
     return;
-  if (event->kind == TARN_TRACE_FREED)
+  if (event->kind == TARN_TRACE_FREED && !g_hash_table_remove (self->covered, address))
     take (&self->driver_bytes, event->size);
   else if (event->kind == TARN_TRACE_ALLOCATED)
     {
+      gboolean is_covered = g_hash_table_remove (self->nested, get_thread (event));
+
       g_hash_table_add (self->callers, get_thread (event));
-      add (&self->driver_bytes, event->other == 0 ? event->size : 0);
+      if (event->other == 0 && is_covered)
+        g_hash_table_add (self->covered, address);
+      else
+        add (&self->driver_bytes, event->other == 0 ? event->size : 0);
     }
   self->peak_driver_bytes = MAX (self->peak_driver_bytes, self->driver_bytes);
 }
@@ -393,7 +458,11 @@ objects_apply (Objects *self, const RecordedEvent *event, Change *change)
     return;
   note_call (self, change->object, event);
   if (change->object->object_class == TARN_TRACE_HEAP)
-    apply_to_heap (change->object, event);
+    {
+      apply_to_heap (change->object, event);
+      if (change->object->has_requests)
+        apply_to_blocks (self, get_own (change->object), event, change);
+    }
   else
     apply_to_blocks (self, change->object, event, change);
 }
@@ -409,14 +478,15 @@ compare_lives (gconstpointer a, gconstpointer b)
 void
 object_for_each_block (Object *object, BlockFunc func, gpointer user_data)
 {
+  const Object *holder = object->own != NULL ? object->own : object;
   g_autoptr (GPtrArray) blocks = NULL;
   GHashTableIter iter;
   gpointer block;
 
-  if (object->blocks == NULL)
+  if (holder->blocks == NULL)
     return;
   blocks = g_ptr_array_new ();
-  g_hash_table_iter_init (&iter, object->blocks);
+  g_hash_table_iter_init (&iter, holder->blocks);
   while (g_hash_table_iter_next (&iter, NULL, &block))
     g_ptr_array_add (blocks, block);
   g_ptr_array_sort (blocks, compare_lives);

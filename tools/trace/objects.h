@@ -15,7 +15,8 @@
 /* A pool, a heap or an allocator.
  *
  * Invariant: active_bytes <= peak_active_bytes.  Texts are owned by the recording. */
-typedef struct
+typedef struct _Object Object;
+struct _Object
 {
   guint64 number;
   TarnTraceClass object_class; /* 0: unknown */
@@ -27,9 +28,13 @@ typedef struct
   guint64 extents; /* extents that a heap allocated */
   /* Requested bytes of blocks in use; for a heap, the bytes of its extents */
   guint64 active_bytes, peak_active_bytes;
+  guint64 nested_bytes;              /* those of active_bytes that are for another allocator */
   guint64 held_bytes, managed_bytes; /* free blocks; all blocks, or a heap's segments */
-  GHashTable *blocks; /* Blocks by their numbers; NULL: the object never had a block */
-} Object;
+  GHashTable *blocks;    /* Blocks by their numbers; NULL: the object never had a block */
+  gboolean has_requests; /* the recording has requests to the object, also if no pool is over it */
+  /* For a heap, the blocks that the program requested from it without a pool; nullable */
+  Object *own;
+};
 
 /* A block of an object. */
 typedef struct
@@ -43,6 +48,7 @@ typedef struct
   guint64 life;                      /* the request's number among all requests, from 1 */
   gboolean is_active;
   gboolean is_lent;   /* the block is removed when it is freed; only in older recordings */
+  gboolean is_nested; /* it is for another allocator, whose bytes count instead */
   gboolean is_marked; /* for the caller's use; each request clears the mark */
 } Block;
 
@@ -83,12 +89,19 @@ Object *objects_find (const Objects *self, guint64 number);
 const GPtrArray *objects_get_all (const Objects *self);
 
 /* Gets the most bytes that allocators had from the driver at once.  Leaves out what they had before
- * the recording began. */
+ * the recording began, and what they had from other allocators. */
 guint64 objects_get_peak_driver_bytes (const Objects *self);
 
-/* Tells whether the requests to an object come from the program.  In a recording with a pool, only
- * requests to pools do.  In other recordings, requests to all objects except heaps do. */
-gboolean objects_serves_program (const Objects *self, const Object *object);
+/* Tells whether an object serves requests of the program: a heap without such requests serves only
+ * pools.  What a pool gets from the object below it is no request. */
+gboolean objects_serves_program (const Object *object);
+
+/* Gets the requested bytes of the blocks in use that the program requested from an object.  Leaves
+ * out nested requests. */
+guint64 objects_get_program_bytes (const Object *object);
+
+/* Describes an object by its name.  If it has none, says over which object it is. */
+gchar *objects_describe (const Objects *self, const Object *object);
 
 /* Call @func for each block in use of each object, or for each block of one object.  The blocks of
  * an object come in the order of their requests. */

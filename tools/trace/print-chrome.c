@@ -53,9 +53,9 @@ write_member (Chrome *chrome, gboolean is_first, const gchar *key, guint64 value
 }
 
 static gchar *
-name_object (const Object *object)
+name_object (const Chrome *chrome, const Object *object)
 {
-  const gchar *name = object->name != NULL ? object->name : object->kind;
+  g_autofree gchar *name = objects_describe (chrome->output->objects, object);
 
   return g_strdup_printf ("%s %" G_GUINT64_FORMAT "%s%s", name_class (object->object_class),
                           object->number, name[0] != '\0' ? " " : "", name);
@@ -82,7 +82,7 @@ name_thread (Chrome *chrome, const RecordedEvent *event)
 static void
 add_counters (Chrome *chrome, const Object *object, guint64 time)
 {
-  g_autofree gchar *name = name_object (object);
+  g_autofree gchar *name = name_object (chrome, object);
 
   begin (chrome, "C", name, 0);
   write_time (chrome, "ts", time);
@@ -112,7 +112,9 @@ begin_instant (Chrome *chrome, const gchar *name, const RecordedEvent *event)
   begin (chrome, "i", name, get_thread (event));
   write_time (chrome, "ts", event->time);
   fprintf (chrome->output->file, ",\"s\":\"%s\",\"args\":{",
-           event->kind == TARN_TRACE_OUT_OF_MEMORY ? "p" : "t");
+           event->kind == TARN_TRACE_OUT_OF_MEMORY || event->kind == TARN_TRACE_LIMIT_REACHED
+               ? "p"
+               : "t");
   write_member (chrome, TRUE, "object", event->object);
 }
 
@@ -176,7 +178,10 @@ add_instant (Chrome *chrome, const RecordedEvent *event)
   switch (event->kind)
     {
     case TARN_TRACE_OUT_OF_MEMORY:
-      begin_instant (chrome, "out of memory", event);
+    case TARN_TRACE_LIMIT_REACHED:
+      begin_instant (chrome,
+                     event->kind == TARN_TRACE_OUT_OF_MEMORY ? "out of memory" : "limit reached",
+                     event);
       write_member (chrome, FALSE, "wanted", event->size);
       write_member (chrome, FALSE, "active", event->alloc_size);
       write_member (chrome, FALSE, "held", event->other);

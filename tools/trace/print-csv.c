@@ -40,7 +40,7 @@ add_allocation (Object *object, Block *block, gpointer user_data)
   Csv *csv = user_data;
   const Output *output = csv->output;
 
-  if (!filter_has_block (output->filter, output->objects, output->recording, object, block))
+  if (!filter_has_block (output->filter, output->recording, object, block))
     return;
   block->is_marked = TRUE;
   print_csv_line (output->file, MAX (block->time, output->filter->from), block->thread, block->life,

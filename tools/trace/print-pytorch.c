@@ -25,7 +25,7 @@ static gboolean
 is_meant (const Output *output, const Object *object)
 {
   return output->filter->object != NULL ? filter_has_object (output->filter, object)
-                                        : objects_serves_program (output->objects, object);
+                                        : objects_serves_program (object);
 }
 
 /* Adds the object if it is a heap, its upstream if that is a heap, and so on along the upstreams.
@@ -106,6 +106,14 @@ write_frames (const Snapshot *snapshot, const Block *block)
   fputs ("]", file);
 }
 
+/* Tells whether an event is the end of a request for want of memory: PyTorch has one name for a
+ * device without memory and for a limit. */
+static gboolean
+is_shortage (const RecordedEvent *event)
+{
+  return event->kind == TARN_TRACE_OUT_OF_MEMORY || event->kind == TARN_TRACE_LIMIT_REACHED;
+}
+
 static void
 write_entry (Snapshot *snapshot, const gchar *action, const RecordedEvent *event, guint64 address,
              guint64 size, guint64 queue, const Block *block)
@@ -116,8 +124,8 @@ write_entry (Snapshot *snapshot, const gchar *action, const RecordedEvent *event
   if (!filter_has_time (output->filter, event->time))
     return;
   fprintf (output->file, "%s{\"action\":\"%s\",\"%s\":%" G_GUINT64_FORMAT,
-           snapshot->has_some ? ",\n" : "\n", action,
-           event->kind == TARN_TRACE_OUT_OF_MEMORY ? "device_free" : "addr", address);
+           snapshot->has_some ? ",\n" : "\n", action, is_shortage (event) ? "device_free" : "addr",
+           address);
   fprintf (output->file,
            ",\"size\":%" G_GUINT64_FORMAT ",\"stream\":%" G_GUINT64_FORMAT
            ",\"time_us\":%" G_GUINT64_FORMAT,
@@ -167,7 +175,7 @@ add_request (Snapshot *snapshot, const RecordedEvent *event, const Change *chang
   const Output *output = snapshot->output;
   Block *block = change->used;
 
-  if (!filter_has_block (output->filter, output->objects, output->recording, change->object, block))
+  if (!filter_has_block (output->filter, output->recording, change->object, block))
     return;
   block->is_marked = TRUE;
   write_entry (snapshot, "alloc", event, block->address, block->size, block->queue, block);
@@ -192,7 +200,7 @@ add_changes (Snapshot *snapshot, const RecordedEvent *event, const Change *chang
                  &(Segment){ event->address, event->alloc_size, event->queue, TRUE });
   if (change->used != NULL)
     add_request (snapshot, event, change);
-  if (event->kind == TARN_TRACE_OUT_OF_MEMORY)
+  if (is_shortage (event))
     write_entry (snapshot, "oom", event, 0, event->size, event->queue, NULL);
 }
 
@@ -203,7 +211,7 @@ add (Snapshot *snapshot, const RecordedEvent *event, const Change *change)
     return;
   if (g_hash_table_contains (snapshot->heaps, change->object))
     add_pieces (snapshot, event);
-  else if (is_meant (snapshot->output, change->object))
+  if (is_meant (snapshot->output, change->object))
     add_changes (snapshot, event, change);
 }
 

@@ -175,7 +175,8 @@ print_wrapped (const Output *output, const gchar *text, guint column, guint max_
 static void
 print_name (const Output *output, const Object *object)
 {
-  g_autofree gchar *text = format_text (object->name != NULL ? object->name : object->kind);
+  g_autofree gchar *name = objects_describe (output->objects, object);
+  g_autofree gchar *text = format_text (name);
   glong length = g_utf8_strlen (text, -1);
 
   fprintf (output->file, "%2" G_GUINT64_FORMAT " %-9s ", object->number,

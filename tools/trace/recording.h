@@ -30,6 +30,8 @@ typedef struct
   guint64 queue;  /* queue of the request, or of the event; 0: none */
   guint64 tag;    /* string; 0: none */
   guint64 stack;  /* the request's; 0: none */
+  /* The request's memory is for another allocator, whose backend made the request. */
+  gboolean is_nested;
   guint64 block;
   /* Bytes, such as those requested, wanted or to keep, or the number of lost events; depends on the
    * kind of event */

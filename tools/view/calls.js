@@ -4,7 +4,7 @@
  * Shows waits, calls of the driver and other events: when, how often, and what they cost. */
 
 const N_LONGEST = 25;
-const LANE_COLORS = { wait: 'bad', allocated: 'accent', freed: 'accent', mark: 'held', oom: 'bad', fail: 'bad', lost: 'bad' };
+const LANE_COLORS = { wait: 'bad', allocated: 'accent', freed: 'accent', mark: 'held', oom: 'bad', 'at-limit': 'bad', fail: 'bad', lost: 'bad' };
 
 /* Selects calls of each kind, of the chosen objects or of none. */
 function chooseCalls(trace, objects) {
@@ -23,7 +23,7 @@ function chooseCalls(trace, objects) {
 }
 
 function laneOrder(trace, kind) {
-  const order = ['wait', 'mark', 'allocated', 'freed', 'reclaim', 'oom', 'fail'];
+  const order = ['wait', 'mark', 'allocated', 'freed', 'reclaim', 'oom', 'at-limit', 'fail'];
   const at = order.indexOf(trace.meta.kinds[kind]);
   return at < 0 ? order.length + kind : at;
 }

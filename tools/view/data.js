@@ -19,7 +19,7 @@ const EXTENT = 4, PIECE = 5;
 const CALLS = {
   fail: 'request failed', allocated: 'allocation', freed: 'free', mark: 'event recorded', wait: 'wait',
   use: 'use recorded', move: 'queue changed', forget: 'queue forgotten', trim: 'trim',
-  limit: 'limit set', reclaim: 'reclaim', oom: 'out of memory', moved: 'piece moved', lost: 'events lost'
+  limit: 'limit set', reclaim: 'reclaim', oom: 'out of memory', 'at-limit': 'limit reached', moved: 'piece moved', lost: 'events lost'
 };
 const SORTS = ['there at the start', 'hit', 'miss', 'lent', 'extent', 'piece'];
 const ERRORS = ['out of memory', 'invalid size', 'invalid argument', 'invalid selection', 'no device',

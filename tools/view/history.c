@@ -30,7 +30,8 @@ typedef struct
   guint64 address, alloc_size;
   /* Bytes of a block that count as managed; a LENT event adds none */
   guint64 managed;
-  guint64 life; /* the number of its present life, from 1; 0: the block is held */
+  guint64 life;       /* the number of its present life, from 1; 0: the block is held, or nested */
+  gboolean is_nested; /* it is for another allocator, which has a block with a life for it */
 } Memory;
 
 /* A history that is being made. */
@@ -299,6 +300,7 @@ begin_life (Builder *builder, const RecordedEvent *event, Memory *memory, LifeSo
   History *history = builder->history;
 
   end_life (builder, event, memory);
+  memory->is_nested = FALSE;
   add (builder, HISTORY_EVENT_TIME, event->time);
   add (builder, HISTORY_EVENT_LIFE, 0);
   add (builder, HISTORY_LIFE_OBJECT, find_owner (history, memory->sort, event->object));
@@ -324,7 +326,7 @@ put_memory (Builder *builder, MemorySort sort, const RecordedEvent *event, guint
 
   if (memory == NULL)
     memory = add_memory (builder, sort, event->object, place);
-  if (event->kind != TARN_TRACE_LENT)
+  if (event->kind != TARN_TRACE_LENT && !event->is_nested)
     set_managed (builder, event, memory, alloc_size);
   memory->address = address;
   memory->alloc_size = alloc_size;
@@ -379,11 +381,28 @@ see_old_block (Builder *builder, const RecordedEvent *event)
     begin_life (builder, event, memory, LIFE_AT_START);
 }
 
+/* Reads a request of another allocator's backend.  That allocator's block shows the bytes, so this
+ * one gets no life. */
+static void
+see_nested (Builder *builder, const RecordedEvent *event, Memory *memory)
+{
+  if (memory == NULL || event->kind == TARN_TRACE_MISS)
+    memory = put_memory (builder, MEMORY_BLOCK, event, event->block, event->address,
+                         MAX (event->alloc_size, event->size));
+  end_life (builder, event, memory);
+  memory->is_nested = TRUE;
+}
+
 static void
 see_request (Builder *builder, const RecordedEvent *event)
 {
   Memory *memory = find_memory (builder, MEMORY_BLOCK, event->object, event->block);
 
+  if (event->is_nested)
+    {
+      see_nested (builder, event, memory);
+      return;
+    }
   if (event->kind == TARN_TRACE_HIT)
     {
       if (memory == NULL)
@@ -409,7 +428,7 @@ see_free (Builder *builder, const RecordedEvent *event)
     take_memory (builder, MEMORY_BLOCK, event, event->block);
   else if (memory != NULL && memory->life != 0)
     end_life (builder, event, memory);
-  else
+  else if (memory == NULL || !memory->is_nested)
     builder->history->n_unknown++;
 }
 
@@ -517,6 +536,7 @@ see (Builder *builder, const RecordedEvent *event)
     case TARN_TRACE_LIMIT:
     case TARN_TRACE_RECLAIM:
     case TARN_TRACE_OUT_OF_MEMORY:
+    case TARN_TRACE_LIMIT_REACHED:
     case TARN_TRACE_LOST:
       see_call (builder, event);
       break;

@@ -276,13 +276,21 @@ static void
 append_kinds (GString *json)
 {
   static const gchar *const kinds[TARN_TRACE_N_KINDS] = {
-    [TARN_TRACE_FAIL] = "fail",         [TARN_TRACE_ALLOCATED] = "allocated",
-    [TARN_TRACE_FREED] = "freed",       [TARN_TRACE_MARK] = "mark",
-    [TARN_TRACE_WAIT] = "wait",         [TARN_TRACE_RECORD_USE] = "use",
-    [TARN_TRACE_MOVE] = "move",         [TARN_TRACE_FORGET] = "forget",
-    [TARN_TRACE_TRIM] = "trim",         [TARN_TRACE_LIMIT] = "limit",
-    [TARN_TRACE_RECLAIM] = "reclaim",   [TARN_TRACE_OUT_OF_MEMORY] = "oom",
-    [TARN_TRACE_PIECE_MOVED] = "moved", [TARN_TRACE_LOST] = "lost",
+    [TARN_TRACE_FAIL] = "fail",
+    [TARN_TRACE_ALLOCATED] = "allocated",
+    [TARN_TRACE_FREED] = "freed",
+    [TARN_TRACE_MARK] = "mark",
+    [TARN_TRACE_WAIT] = "wait",
+    [TARN_TRACE_RECORD_USE] = "use",
+    [TARN_TRACE_MOVE] = "move",
+    [TARN_TRACE_FORGET] = "forget",
+    [TARN_TRACE_TRIM] = "trim",
+    [TARN_TRACE_LIMIT] = "limit",
+    [TARN_TRACE_RECLAIM] = "reclaim",
+    [TARN_TRACE_OUT_OF_MEMORY] = "oom",
+    [TARN_TRACE_PIECE_MOVED] = "moved",
+    [TARN_TRACE_LOST] = "lost",
+    [TARN_TRACE_LIMIT_REACHED] = "at-limit",
   };
 
   append_key (json, "kinds");

@@ -38,14 +38,14 @@ class App {
   }
 
   findShortages() {
-    const { trace } = this, kind = trace.meta.kinds.indexOf('oom'), times = [];
+    const { trace } = this, times = [];
     for (let i = 0; i < trace.call_time.length; i++)
-      if (trace.call_kind[i] === kind)
+      if (['oom', 'at-limit'].includes(trace.meta.kinds[trace.call_kind[i]]))
         times.push(trace.call_time[i]);
     return Float64Array.from(times);
   }
 
-  /* Goes to the next moment at which memory ran out, or to the first one. */
+  /* Goes to the next moment at which memory ran out or a limit was reached, or to the first one. */
   goToShortage() {
     if (this.shortages.length > 0)
       this.setTime(this.shortages.find(it => it > this.time) ?? this.shortages[0]);

@@ -195,8 +195,11 @@ call_and_count (const TarnAllocator *allocator, DirectFunc func, gsize size, Tar
                 GError **error)
 {
   guint64 n_before = n_calls;
-  gboolean has_memory = func (allocator->user_data, size, memory, error);
+  gboolean has_memory;
 
+  _tarn_record_nest (1);
+  has_memory = func (allocator->user_data, size, memory, error);
+  _tarn_record_nest (-1);
   if (allocator->given == NULL)
     n_calls = n_before + 1;
   return has_memory;

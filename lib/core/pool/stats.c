@@ -72,7 +72,8 @@ tarn_pool_stats_to_string (const TarnPoolStats *stats)
   return g_string_free (line, FALSE);
 }
 
-/* Makes a line of text, with a newline, that summarizes a pool's work so far. */
+/* Makes a line of text, with a newline, that summarizes a pool's work so far.  The memory that a
+ * heap below the pool keeps for later requests counts as held. */
 gchar *
 _tarn_pool_make_report (TarnPool *pool)
 {
@@ -84,6 +85,7 @@ _tarn_pool_make_report (TarnPool *pool)
   tarn_pool_get_stats (pool, &stats);
   if (!tarn_heap_get_stats (tarn_pool_get_upstream (pool), &heap))
     heap.peak_upstream_bytes = stats.peak_managed_bytes;
+  stats.held_bytes += heap.free_bytes;
   counters = tarn_pool_stats_to_string (&stats);
   g_string_append_printf (line, "%s: %s; at most ", pool->base.label, counters);
   append_bytes (line, stats.peak_active_bytes, "in use, ");

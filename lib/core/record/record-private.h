@@ -111,6 +111,9 @@ void _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers);
 /* Records the result of a request.  Returns the event's time, or 0 if the event is not recorded. */
 guint64 _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue,
                               guint32 stack, const guint64 *numbers);
+/* Adds @change, 1 or -1, to the number of calls to backends for memory that the thread is in.  A
+ * request during such a call is recorded as nested: its memory is for the backend's allocator. */
+void _tarn_record_nest (gint change);
 guint32 _tarn_record_get_thread (void); /* returns the calling thread's gettid () */
 void _tarn_record_object (guint64 object, TarnTraceClass class, guint64 upstream, const gchar *kind,
                           const gchar *name, const guint64 *properties, gsize n_properties);

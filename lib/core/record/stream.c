@@ -60,6 +60,7 @@ static const gchar *const formats[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_EXTENT] = "an",
   [TARN_TRACE_EXTENT_FREE] = "an",
   [TARN_TRACE_PART] = "aa",
+  [TARN_TRACE_LIMIT_REACHED] = "nnn",
 };
 
 TarnMutex _tarn_stream_others_lock = TARN_MUTEX_INIT;
@@ -402,6 +403,14 @@ _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers)
   leave (&writer);
 }
 
+static _Thread_local gint n_backend_calls = 0;
+
+void
+_tarn_record_nest (gint change)
+{
+  n_backend_calls += change;
+}
+
 /* Records the result of a request, the request's queue (NULL: none), the calling thread's tag, and
  * the number of the thread's call stack (0: not known). */
 guint64
@@ -428,6 +437,8 @@ _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue, g
       writer.next = put_number (writer.next, tag);
       stream->tag = tag;
     }
+  if (n_backend_calls > 0)
+    writer.next = put_kind (stream, writer.next, TARN_TRACE_NESTED, writer.time);
   if (stack != 0)
     {
       writer.next = put_kind (stream, writer.next, TARN_TRACE_SET_STACK, writer.time);

@@ -352,8 +352,11 @@ fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GE
 
   is_short = request->exceeds_limit || has_run_out (request, upstream_error);
   if (is_short)
-    TARN_EVENT (out_of_memory, TARN_TRACE_OUT_OF_MEMORY, pool->base.id, request->size,
-                stats.active_bytes, stats.held_bytes);
+    TARN_EVENT (out_of_memory,
+                g_error_matches (upstream_error, TARN_ERROR, TARN_ERROR_LIMIT)
+                    ? TARN_TRACE_LIMIT_REACHED
+                    : TARN_TRACE_OUT_OF_MEMORY,
+                pool->base.id, request->size, stats.active_bytes, stats.held_bytes);
   prefix_error (pool, request, &stats, &upstream_error);
   if (is_short)
     _tarn_pool_tell_holders (pool, upstream_error);

@@ -439,6 +439,15 @@ answer (cl_mem buffer, cl_int status, cl_int *status_ret)
   return buffer;
 }
 
+/* As answer (), for a new buffer.  Counts the request if it failed for want of memory. */
+static cl_mem
+answer_new (cl_mem buffer, cl_int status, cl_int *status_ret)
+{
+  if (buffer == NULL && _tarn_layer_is_no_memory (status))
+    LAYER_COUNT (failed);
+  return answer (buffer, status, status_ret);
+}
+
 gboolean
 _tarn_layer_try_make_room (cl_context handle, cl_int status)
 {
@@ -475,12 +484,12 @@ layer_clCreateBuffer (cl_context context, cl_mem_flags flags, size_t size, void 
 
   LAYER_COUNT (created);
   if (buffer != NULL || status != CL_SUCCESS)
-    return answer (buffer, status, status_ret);
+    return answer_new (buffer, status, status_ret);
   buffer = _tarn_layer_driver->clCreateBuffer (context, flags, size, host, &status);
   if (buffer == NULL && _tarn_layer_try_make_room (context, status))
     buffer = _tarn_layer_driver->clCreateBuffer (context, flags, size, host, &status);
   count_passed_on (_tarn_layer_context_find_reason (context, flags, size), buffer, size);
-  return answer (buffer, status, status_ret);
+  return answer_new (buffer, status, status_ret);
 }
 
 cl_mem CL_API_CALL
@@ -492,7 +501,7 @@ layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties 
 
   LAYER_COUNT (created);
   if (buffer != NULL || status != CL_SUCCESS)
-    return answer (buffer, status, status_ret);
+    return answer_new (buffer, status, status_ret);
   buffer = _tarn_layer_driver->clCreateBufferWithProperties (context, properties, flags, size, host,
                                                              &status);
   if (buffer == NULL && _tarn_layer_try_make_room (context, status))
@@ -501,7 +510,7 @@ layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties 
   count_passed_on (properties != NULL ? LAYER_FLAGS
                                       : _tarn_layer_context_find_reason (context, flags, size),
                    buffer, size);
-  return answer (buffer, status, status_ret);
+  return answer_new (buffer, status, status_ret);
 }
 
 /* Functions for parts: sub-buffers and images that the program makes of a buffer */
@@ -619,6 +628,8 @@ layer_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_ui
 
   if (memory == NULL && size > 0 && _tarn_layer_try_make_room (context, CL_OUT_OF_RESOURCES))
     memory = _tarn_layer_driver->clSVMAlloc (context, flags, size, alignment);
+  if (memory == NULL && size > 0)
+    LAYER_COUNT (svm_failed);
   return memory;
 }
 

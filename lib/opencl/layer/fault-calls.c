@@ -12,6 +12,23 @@ cl_icd_dispatch _tarn_layer_behind_faults;
 
 /* Functions and macros that many calls use */
 
+/* Counts a call for a buffer, image or SVM for which the program gets an error, if the error is
+ * want of memory.  The layer counts the calls that fail without fault injection. */
+static void
+count_failure (FaultCall call, cl_int status)
+{
+  const gchar *name = _tarn_layer_fault_calls[call].name;
+
+  if (!_tarn_layer_is_no_memory (status))
+    return;
+  if (g_str_has_prefix (name, "clCreateBuffer"))
+    LAYER_COUNT (failed);
+  else if (g_str_has_prefix (name, "clCreateImage"))
+    LAYER_COUNT (images_failed);
+  else if (call == FAULT_clSVMAlloc)
+    LAYER_COUNT (svm_failed);
+}
+
 /* Counts a call.  Returns TRUE if the call shall go on to the layer or the driver.  Returns FALSE,
  * and sets *errcode_ret, if fault injection makes the call fail. */
 static gboolean
@@ -19,9 +36,12 @@ let_pass (FaultCall call, cl_int *errcode_ret)
 {
   cl_int status = _tarn_layer_fault_strike (call);
 
-  if (status != CL_SUCCESS && errcode_ret != NULL)
+  if (status == CL_SUCCESS)
+    return TRUE;
+  count_failure (call, status);
+  if (errcode_ret != NULL)
     *errcode_ret = status;
-  return status == CL_SUCCESS;
+  return FALSE;
 }
 
 /* Counts the object that a call has made, and returns it.  If the program's memory, with this
@@ -37,6 +57,7 @@ accept (FaultCall call, gpointer object, cl_int *errcode_ret)
   if (facts->kind == FAULT_MEMORY && !_tarn_layer_fault_charge (object))
     {
       _tarn_layer_fault_note_refusal (call);
+      count_failure (call, facts->error);
       BEHIND (clReleaseMemObject) (object);
       if (errcode_ret != NULL)
         *errcode_ret = facts->error;
@@ -553,6 +574,7 @@ fault_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_ui
   if (address == NULL || _tarn_layer_fault_charge_svm (address, size))
     return address;
   _tarn_layer_fault_note_refusal (FAULT_clSVMAlloc);
+  count_failure (FAULT_clSVMAlloc, CL_OUT_OF_RESOURCES);
   BEHIND (clSVMFree) (context, address);
   return NULL;
 }

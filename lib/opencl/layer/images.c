@@ -281,6 +281,8 @@ create_any (const Request *request, cl_int *status_ret)
     image = create_with_room (request, request->desc, &status);
   else
     image = create_new (request, &status);
+  if (image == NULL && _tarn_layer_is_no_memory (status))
+    LAYER_COUNT (images_failed);
   if (status_ret != NULL)
     *status_ret = status;
   return image;

@@ -151,11 +151,16 @@ typedef struct
    * reason. */
   gsize reasons[LAYER_N_REASONS];
   gsize sub_buffers; /* number of sub-buffers that the driver made for blocks of a pool */
+  gsize failed;      /* number of buffers for which the program got an error for want of memory */
+  gsize svm_failed;  /* number of calls of clSVMAlloc () for which the program got no memory */
 
   gsize images_created;   /* number of images asked for, except images that are made of buffers */
   gsize images_served;    /* number of images in @images_created that came from a pool */
   gsize images_passed_on; /* number of requests in @images_created passed on to the driver */
   gsize pool_images;      /* number of images that the pool asked the driver for */
+  /* Number of images, also of those that are made of buffers, for which the program got an error
+   * for want of memory. */
+  gsize images_failed;
 
   guint64 buffer_bytes TARN_WHOLE; /* total size of the buffers that the program got, in bytes */
   /* Total size of the images that are not made of a buffer, in bytes. */

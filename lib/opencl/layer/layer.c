@@ -48,12 +48,13 @@ print_image_stats (void)
   guint64 images = __atomic_load_n (&counts->image_bytes, __ATOMIC_RELAXED);
   guint64 buffers = __atomic_load_n (&counts->buffer_bytes, __ATOMIC_RELAXED);
 
-  g_printerr ("%12s %12s %12s %12s %12s\n"
+  g_printerr ("%12s %12s %12s %12s %12s %12s\n"
               "%12" G_GSIZE_FORMAT " %12" G_GSIZE_FORMAT " %12" G_GSIZE_FORMAT " %12" G_GSIZE_FORMAT
-              " %11.1f%%\n",
-              "images", "from a pool", "driver's own", "pool's", "of all bytes",
+              " %12" G_GSIZE_FORMAT " %11.1f%%\n",
+              "images", "from a pool", "driver's own", "pool's", "failed", "of all bytes",
               get_count (&counts->images_created), get_count (&counts->images_served),
               get_count (&counts->images_passed_on), get_count (&counts->pool_images),
+              get_count (&counts->images_failed),
               100.0 * (gdouble) images / MAX (1.0, (gdouble) images + (gdouble) buffers));
 }
 
@@ -76,17 +77,23 @@ print_reasons (void)
 static void
 print_stats (void)
 {
+  const LayerCounts *counts = &_tarn_layer_counts;
+  gsize svm_failed = get_count (&counts->svm_failed);
+
   if (!tarn_check_fork (NULL))
     return;
   g_printerr ("Tarn: OpenCL buffers\n"
-              "%12s %12s %12s %12s\n"
+              "%12s %12s %12s %12s %12s\n"
               "%12" G_GSIZE_FORMAT " %12" G_GSIZE_FORMAT " %12" G_GSIZE_FORMAT " %12" G_GSIZE_FORMAT
-              "\n",
-              "made", "from a pool", "driver's own", "pool's",
-              get_count (&_tarn_layer_counts.created), get_count (&_tarn_layer_counts.served),
-              get_count (&_tarn_layer_counts.passed_on), get_count (&_tarn_layer_counts.pieces));
+              " %12" G_GSIZE_FORMAT "\n",
+              "made", "from a pool", "driver's own", "pool's", "failed",
+              get_count (&counts->created), get_count (&counts->served),
+              get_count (&counts->passed_on), get_count (&counts->pieces),
+              get_count (&counts->failed));
   print_reasons ();
-  if (get_count (&_tarn_layer_counts.images_created) > 0)
+  if (svm_failed > 0)
+    g_printerr ("failed requests for shared virtual memory: %" G_GSIZE_FORMAT "\n", svm_failed);
+  if (get_count (&counts->images_created) > 0 || get_count (&counts->images_failed) > 0)
     print_image_stats ();
 }
 

@@ -5,10 +5,13 @@
  * lines to the file that TARN_LAYER_REPORT names:
  *
  *     loaded PID                                     when the layer is loaded
- *     buffers PID MADE SERVED DRIVERS-OWN POOLS-OWN  at exit: numbers of buffers; see LayerCounts
+ *     buffers PID MADE SERVED DRIVERS-OWN POOLS-OWN FAILED
+ *                                                    at exit: numbers of buffers; see LayerCounts
  *     own PID NUMBER TEXT                            at exit: the driver, not a pool, made NUMBER
  *                                                    buffers; TEXT is the reason
- *     images PID MADE SERVED DRIVERS-OWN POOLS-OWN   at exit: numbers of images, if any were made
+ *     images PID MADE SERVED DRIVERS-OWN POOLS-OWN FAILED
+ *                                                    at exit: numbers of images, if any were made
+ *     svm PID FAILED                                 at exit: failed requests, if any failed
  *
  * A process that is killed, or that executes another program, leaves only the first line. */
 
@@ -66,11 +69,22 @@ static void
 report_images (void)
 {
   const LayerCounts *counts = &_tarn_layer_counts;
-  g_autofree gchar *line = g_strdup_printf (
-      "images %ld %" G_GSIZE_FORMAT " %" G_GSIZE_FORMAT " %" G_GSIZE_FORMAT " %" G_GSIZE_FORMAT
-      "\n",
-      (glong) loaded_by, get_count (&counts->images_created), get_count (&counts->images_served),
-      get_count (&counts->images_passed_on), get_count (&counts->pool_images));
+  g_autofree gchar *line
+      = g_strdup_printf ("images %ld %" G_GSIZE_FORMAT " %" G_GSIZE_FORMAT " %" G_GSIZE_FORMAT
+                         " %" G_GSIZE_FORMAT " %" G_GSIZE_FORMAT "\n",
+                         (glong) loaded_by, get_count (&counts->images_created),
+                         get_count (&counts->images_served), get_count (&counts->images_passed_on),
+                         get_count (&counts->pool_images), get_count (&counts->images_failed));
+
+  _tarn_report_add_line (_tarn_layer_get_settings ()->report, line);
+}
+
+/* Adds the line with the number of failed requests for shared virtual memory to the report. */
+static void
+report_svm (void)
+{
+  g_autofree gchar *line = g_strdup_printf ("svm %ld %" G_GSIZE_FORMAT "\n", (glong) loaded_by,
+                                            get_count (&_tarn_layer_counts.svm_failed));
 
   _tarn_report_add_line (_tarn_layer_get_settings ()->report, line);
 }
@@ -86,14 +100,16 @@ report_end (void)
   if (getpid () != loaded_by)
     return;
   line = g_strdup_printf ("buffers %ld %" G_GSIZE_FORMAT " %" G_GSIZE_FORMAT " %" G_GSIZE_FORMAT
-                          " %" G_GSIZE_FORMAT "\n",
+                          " %" G_GSIZE_FORMAT " %" G_GSIZE_FORMAT "\n",
                           (glong) loaded_by, get_count (&counts->created),
                           get_count (&counts->served), get_count (&counts->passed_on),
-                          get_count (&counts->pieces));
+                          get_count (&counts->pieces), get_count (&counts->failed));
   _tarn_report_add_line (_tarn_layer_get_settings ()->report, line);
   report_reasons ();
-  if (get_count (&counts->images_created) > 0)
+  if (get_count (&counts->images_created) > 0 || get_count (&counts->images_failed) > 0)
     report_images ();
+  if (get_count (&counts->svm_failed) > 0)
+    report_svm ();
 }
 
 void
