@@ -250,7 +250,8 @@ public:
   T &
   value () &
   {
-    check ();
+    if (!has_value ())
+      throw_error (error ());
     return **this;
   }
 
@@ -258,21 +259,13 @@ public:
   T &&
   value () &&
   {
-    check ();
+    if (!has_value ())
+      throw_error (std::move (*std::get_if<1> (&m_state)));
     return *std::move (*this);
   }
 #endif
 
 private:
-#if TARN_HAS_EXCEPTIONS
-  void
-  check ()
-  {
-    if (!has_value ())
-      throw_error (std::move (*std::get_if<1> (&m_state)));
-  }
-#endif
-
   std::variant<T, tarn::error> m_state;
 };
 

@@ -153,6 +153,10 @@ test_results ()
   g_assert_false (none.has_value ());
   g_assert_true (none.error ().is_no_memory ());
   g_assert_true (none.error ().matches (TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY));
+  for (unsigned i = 0; i < 2; i++)
+    g_assert_true (catch_from<tarn::out_of_memory> ([&] { none.value (); })
+                   == none.error ().what ());
+  g_assert_true (none.error ().is_no_memory ());
   tarn::block block = *std::move (made);
   g_assert_true (static_cast<bool> (block));
   g_assert_false (static_cast<bool> (*made));
