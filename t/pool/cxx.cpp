@@ -134,6 +134,7 @@ test_exceptions ()
   catch_from<tarn::error> ([&] { tarn::pool none{ tarn::allocator () }; });
   catch_from<tarn::error> ([&] { tarn::make_heap (w.make_allocator ()); });
   catch_from<tarn::error> ([&] { block.record_use (&w); });
+  catch_from<tarn::error> ([&] { tarn::pool ().charge (1); });
   g_assert_cmpuint (pool.stats ().active_blocks, ==, 1);
 }
 
