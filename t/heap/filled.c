@@ -110,11 +110,20 @@ test_small (void)
   check_small (TARN_TESTING_PAGES_ADDRESSES, 0);
 }
 
+/* A request for aligned memory is served if it fits at an address that is aligned. */
+static void
+test_aligned (void)
+{
+  check_small (TARN_TESTING_PAGES_VIRTUAL, 2 * MIB);
+  check_small (TARN_TESTING_PAGES_ADDRESSES, 2 * MIB);
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   heap_add ("filled", test_requests_that_fit);
   g_test_add_func ("/core/heap/filled/small", test_small);
+  g_test_add_func ("/core/heap/filled/aligned", test_aligned);
   return g_test_run ();
 }
