@@ -348,9 +348,13 @@ public:
     return &m_error;
   }
 
+  /* The error that a function of C set, or one for a mistake that the function only logged. */
   error
   take () noexcept
   {
+    if (m_error == nullptr)
+      g_set_error_literal (&m_error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                           "a wrong argument, which a critical message names");
     return error (std::exchange (m_error, nullptr));
   }
 
