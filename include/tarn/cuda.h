@@ -959,8 +959,8 @@ TarnMemo *tarn_cuda_function_memo_new (TarnMemo *modules) G_GNUC_WARN_UNUSED_RES
  * @param key       the function; its image and name must be set
  * @param function  out: the function, valid until its module is forgotten
  * @param error     return location, or NULL: as for tarn_cuda_module_memo_get(), and
- *                  TARN_ERROR_INVALID_ARGUMENT if the key sets fields of a later version of the
- *                  library
+ *                  TARN_ERROR_INVALID_ARGUMENT if the key has no image or no name, or sets fields
+ *                  of a later version of the library
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */

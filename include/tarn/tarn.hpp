@@ -250,7 +250,8 @@ public:
   T &
   value () &
   {
-    check ();
+    if (!has_value ())
+      throw_error (error ());
     return **this;
   }
 
@@ -258,21 +259,13 @@ public:
   T &&
   value () &&
   {
-    check ();
+    if (!has_value ())
+      throw_error (std::move (*std::get_if<1> (&m_state)));
     return *std::move (*this);
   }
 #endif
 
 private:
-#if TARN_HAS_EXCEPTIONS
-  void
-  check ()
-  {
-    if (!has_value ())
-      throw_error (std::move (*std::get_if<1> (&m_state)));
-  }
-#endif
-
   std::variant<T, tarn::error> m_state;
 };
 
@@ -355,9 +348,13 @@ public:
     return &m_error;
   }
 
+  /* The error that a function of C set, or one for a mistake that the function only logged. */
   error
   take () noexcept
   {
+    if (m_error == nullptr)
+      g_set_error_literal (&m_error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                           "a wrong argument, which a critical message names");
     return error (std::exchange (m_error, nullptr));
   }
 

@@ -346,8 +346,6 @@ tarn_cuda_function_memo_get (TarnMemo *memo, CUcontext context, const TarnCudaFu
 
   if (!read_key (&known, key, error))
     return FALSE;
-  g_return_val_if_fail (known.image != NULL, FALSE);
-  g_return_val_if_fail (known.name != NULL, FALSE);
   if (!tarn_memo_get (memo, context, &known, &value, error))
     return FALSE;
   *function = value;

@@ -27,6 +27,9 @@ gchar *_tarn_opencl_get_device_platform_string (cl_device_id device, cl_platform
                                                 GError **error);
 gboolean _tarn_opencl_get_device_version (cl_device_id device, guint *major, guint *minor,
                                           GError **error);
+gboolean _tarn_opencl_is_old (cl_device_id device, gboolean *is_old, GError **error);
+gboolean _tarn_opencl_ref_device (cl_device_id device);
+void _tarn_opencl_unref_device (cl_device_id device);
 gboolean _tarn_opencl_has_extension (const gchar *extensions, const gchar *name);
 GArray *_tarn_opencl_list_devices (cl_context context, GError **error);
 

@@ -97,6 +97,40 @@ _tarn_opencl_get_device_version (cl_device_id device, guint *major, guint *minor
   return FALSE;
 }
 
+/* Finds out whether a device is older than OpenCL 1.2. */
+gboolean
+_tarn_opencl_is_old (cl_device_id device, gboolean *is_old, GError **error)
+{
+  guint major, minor;
+
+  if (!_tarn_opencl_get_device_version (device, &major, &minor, error))
+    return FALSE;
+  *is_old = major < 1 || (major == 1 && minor < 2);
+  return TRUE;
+}
+
+/* Retains a device, which may be a sub-device.  Does nothing if the device is older than OpenCL
+ * 1.2: there were no sub-devices then, and its driver lacks clRetainDevice (), which loaders call
+ * without a check.  Returns FALSE on failure. */
+gboolean
+_tarn_opencl_ref_device (cl_device_id device)
+{
+  gboolean is_old;
+
+  return _tarn_opencl_is_old (device, &is_old, NULL)
+         && (is_old || _tarn_cl.clRetainDevice (device) == CL_SUCCESS);
+}
+
+/* Releases a reference that _tarn_opencl_ref_device () has taken. */
+void
+_tarn_opencl_unref_device (cl_device_id device)
+{
+  gboolean is_old;
+
+  if (_tarn_opencl_is_old (device, &is_old, NULL) && !is_old)
+    _tarn_opencl_report_release ("clReleaseDevice", _tarn_cl.clReleaseDevice (device));
+}
+
 /* Returns TRUE if @extensions contains the extension @name.  @extensions is the text of
  * CL_DEVICE_EXTENSIONS: names with spaces between them. */
 gboolean

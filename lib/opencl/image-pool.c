@@ -101,18 +101,25 @@ free_images (TarnPool *buffers, gsize wanted, gpointer data)
   return TRUE;
 }
 
-/* Makes two pools free cached memory for each other: puts them into one reclaim group. */
+/* Makes two pools free cached memory for each other: puts them into one reclaim group.  A lock
+ * prevents that two threads give the same pool of buffers a new group each: images of the first
+ * group would then be in another group than the buffers. */
 static void
 join (TarnPool *images, TarnPool *buffers)
 {
-  g_autoptr (TarnReclaimGroup) group = tarn_pool_get_reclaim_group (buffers);
+  static TarnMutex lock = TARN_MUTEX_INIT;
+  TarnReclaimGroup *group;
 
+  _tarn_mutex_lock (&lock);
+  group = tarn_pool_get_reclaim_group (buffers);
   if (group == NULL)
     {
       group = tarn_reclaim_group_new ();
       tarn_pool_set_reclaim_group (buffers, group);
     }
   tarn_pool_set_reclaim_group (images, group);
+  _tarn_mutex_unlock (&lock);
+  tarn_reclaim_group_unref (group);
 }
 
 static void

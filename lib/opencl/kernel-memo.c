@@ -8,6 +8,7 @@
 
 #include "common/argument-private.h"
 #include "common/struct-private.h"
+#include "device-private.h"
 #include "driver-private.h"
 #include "program-private.h"
 #include "status-private.h"
@@ -88,7 +89,7 @@ key_copy (gconstpointer key)
   own->key.source = g_strdup (own->key.source);
   own->key.options = g_strdup (own->key.options);
   own->key.kernel_name = g_strdup (own->key.kernel_name);
-  own->has_device = _tarn_cl.clRetainDevice (own->key.device) == CL_SUCCESS;
+  own->has_device = _tarn_opencl_ref_device (own->key.device);
   return own;
 }
 
@@ -98,7 +99,7 @@ key_free (gpointer key)
   OwnKey *own = key;
 
   if (own->has_device)
-    _tarn_opencl_report_release ("clReleaseDevice", _tarn_cl.clReleaseDevice (own->key.device));
+    _tarn_opencl_unref_device (own->key.device);
   g_free ((gchar *) own->key.source);
   g_free ((gchar *) own->key.options);
   g_free ((gchar *) own->key.kernel_name);

@@ -5,6 +5,7 @@
  * memo retains this object as long as the memo stores a value for the object. */
 
 #include "common/memo-ops-private.h"
+#include "device-private.h"
 #include "driver-private.h"
 #include "status-private.h"
 
@@ -25,7 +26,20 @@
 
 REFERENCES (context, Context)
 REFERENCES (queue, CommandQueue)
-REFERENCES (device, Device)
+
+static gpointer
+ref_device (gpointer unused, gpointer device)
+{
+  (void) unused;
+  return _tarn_opencl_load (NULL) && _tarn_opencl_ref_device (device) ? device : NULL;
+}
+
+static void
+unref_device (gpointer unused, gpointer device)
+{
+  (void) unused;
+  _tarn_opencl_unref_device (device);
+}
 
 /* Fails, because OpenCL has no current object.  A memo calls this function if its first argument is
  * NULL, which stands for the current object, such as CUDA's current context. */

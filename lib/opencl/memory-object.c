@@ -25,11 +25,11 @@
 static gboolean
 choose_command (cl_device_id device, cl_uint vendor, TarnOpenclCommand *command, GError **error)
 {
-  guint major, minor;
+  gboolean is_old;
 
-  if (!_tarn_opencl_get_device_version (device, &major, &minor, error))
+  if (!_tarn_opencl_is_old (device, &is_old, error))
     return FALSE;
-  if (major < 1 || (major == 1 && minor < 2))
+  if (is_old)
     *command = TARN_OPENCL_WRITE;
   else
     *command = vendor == NVIDIA ? TARN_OPENCL_FILL : TARN_OPENCL_MIGRATE;

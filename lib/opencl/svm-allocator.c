@@ -84,18 +84,27 @@ svm_free (gpointer user_data, TarnMemory memory, gsize size)
     _tarn_cl.clSVMFree (self->home.context, memory.pointer);
 }
 
-/* Memory that a command on a queue is to free: the user data of the command's callback.  The struct
- * contains the list of pointers that clEnqueueSVMFree () gets.  The struct lives until the command
- * runs, because the specification does not say that drivers copy the list, and NVIDIA's driver 580
- * reads the list only when the command runs. */
+/* Memory that a command on a queue is to free: the user data of the callbacks of the command and of
+ * its event.  The struct contains the list of pointers that clEnqueueSVMFree () gets.  The struct
+ * lives until the command runs, because the specification does not say that drivers copy the list,
+ * and NVIDIA's driver 580 reads the list only when the command runs. */
 typedef struct
 {
+  gint ref_count;     /* atomic: one for each callback that is still to run */
   cl_context context; /* borrowed: the command's queue keeps the context alive */
   TarnOpenclFrees *frees;
   TarnOpenclFreeQueue *queue;
   gpointer pointers[1];
 } Parting;
 
+static void
+parting_unref (Parting *parting)
+{
+  if (g_atomic_int_dec_and_test (&parting->ref_count))
+    g_free (parting);
+}
+
+/* The callback of the command.  Frees the memory. */
 static void CL_CALLBACK
 part (cl_command_queue queue, cl_uint n_pointers, gpointer pointers[], gpointer user_data)
 {
@@ -106,7 +115,38 @@ part (cl_command_queue queue, cl_uint n_pointers, gpointer pointers[], gpointer 
   (void) pointers;
   _tarn_cl.clSVMFree (parting->context, parting->pointers[0]);
   _tarn_opencl_frees_end (parting->frees, parting->queue);
-  g_free (parting);
+  parting_unref (parting);
+}
+
+/* The callback of the command's event.  If an earlier command on the queue has failed, the driver
+ * does not run the command, and never calls part ().  So this function then calls it.  Asks for the
+ * event's status, because NVIDIA's driver 580 passes CL_COMPLETE for a failure, too. */
+static void CL_CALLBACK
+end_parting (cl_event event, cl_int state, gpointer user_data)
+{
+  Parting *parting = user_data;
+
+  (void) state;
+  if (_tarn_cl.clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL)
+          == CL_SUCCESS
+      && state < 0)
+    part (NULL, 0, NULL, parting);
+  parting_unref (parting);
+}
+
+/* Makes end_parting () run at the end of the command whose event is @event.  Releases the event. */
+static void
+watch (Parting *parting, cl_event event)
+{
+  cl_int status = _tarn_cl.clSetEventCallback (event, CL_COMPLETE, end_parting, parting);
+
+  if (status != CL_SUCCESS)
+    {
+      g_message ("clSetEventCallback: %s (%d): a command that fails does not free its memory",
+                 tarn_opencl_status_name (status), status);
+      parting_unref (parting);
+    }
+  _tarn_opencl_report_release ("clReleaseEvent", _tarn_cl.clReleaseEvent (event));
 }
 
 static gboolean
@@ -115,17 +155,19 @@ svm_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer q
   const SvmAllocator *self = user_data;
   g_autoptr (GError) error = NULL;
   Parting *parting;
+  cl_event event;
 
   (void) size;
   if (memory.pointer == NULL)
     return TRUE;
   parting = g_new (Parting, 1);
-  *parting = (Parting){ self->home.context,
+  *parting = (Parting){ 2,
+                        self->home.context,
                         self->frees,
                         _tarn_opencl_frees_begin (self->frees, queue),
                         { memory.pointer } };
   if (!_tarn_opencl_check (
-          _tarn_cl.clEnqueueSVMFree (queue, 1, parting->pointers, part, parting, 0, NULL, NULL),
+          _tarn_cl.clEnqueueSVMFree (queue, 1, parting->pointers, part, parting, 0, NULL, &event),
           "clEnqueueSVMFree", &error))
     {
       g_message ("%s: the host waits instead", error->message);
@@ -133,6 +175,7 @@ svm_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer q
       g_free (parting);
       return FALSE;
     }
+  watch (parting, event);
   _tarn_cl.clFlush (queue);
   return TRUE;
 }

@@ -305,6 +305,22 @@ test_graph (const TarnCudaTest *test, gconstpointer)
   assert_nothing_is_alive ();
 }
 
+/* A block that is not CUDA's is a mistake of the program's, of which C only logs a message. */
+void
+refuse_other_block (CUstream stream)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+  ops.allocate = [] (gpointer, gsize, TarnMemory *, GError **) -> gboolean { return TRUE; };
+  ops.free = [] (gpointer, TarnMemory, gsize) {};
+  tarn::allocator other (tarn_allocator_new (&ops, nullptr, nullptr));
+  tarn::cuda::stream_block block (other.allocate (size));
+
+  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_CRITICAL, "*must be from*");
+  catch_from<tarn::error> ([&] { block.record_use (stream); });
+  g_test_assert_expected_messages ();
+}
+
 void
 test_errors (const TarnCudaTest *test, gconstpointer)
 {
@@ -322,6 +338,7 @@ test_errors (const TarnCudaTest *test, gconstpointer)
     g_assert_true (pool.try_allocate_aligned (size, 3).error ().matches (
         TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT));
     g_assert_cmpuint (pool.stats ().active_blocks, ==, 0);
+    refuse_other_block (stream ().get ());
   }
   assert_nothing_is_alive ();
 }

@@ -205,6 +205,68 @@ test_end_meanwhile (OpenclState *state, const OpenclMemory *memory, gconstpointe
   tarn_pool_unref (maker.buffers);
 }
 
+typedef struct
+{
+  OpenclState *state;
+  TarnPool *buffers;
+  gint *n_waiting; /* atomic */
+  TarnOpenclImagePool *pool;
+} Joiner;
+
+/* Makes a pool of images at the same moment as the other threads. */
+static gpointer
+make_images (gpointer data)
+{
+  Joiner *joiner = data;
+
+  g_atomic_int_add (joiner->n_waiting, -1);
+  while (g_atomic_int_get (joiner->n_waiting) > 0)
+    ;
+  joiner->pool = pool_new (joiner->state, joiner->buffers, NULL);
+  return NULL;
+}
+
+static void
+join_together (OpenclState *state, TarnPool *buffers)
+{
+  Joiner joiners[N_THREADS];
+  GThread *threads[N_THREADS];
+  gint n_waiting = N_THREADS;
+  g_autoptr (TarnReclaimGroup) group = NULL;
+
+  for (guint i = 0; i < N_THREADS; i++)
+    {
+      joiners[i] = (Joiner){ state, buffers, &n_waiting, NULL };
+      threads[i] = g_thread_new ("joiner", make_images, &joiners[i]);
+    }
+  for (guint i = 0; i < N_THREADS; i++)
+    g_thread_join (threads[i]);
+  group = tarn_pool_get_reclaim_group (buffers);
+  for (guint i = 0; i < N_THREADS; i++)
+    {
+      g_autoptr (TarnReclaimGroup) own = tarn_pool_get_reclaim_group (pool_of (joiners[i].pool));
+
+      g_assert_true (own == group);
+      tarn_opencl_image_pool_unref (joiners[i].pool);
+    }
+}
+
+/* Threads make pools of images beside one pool of buffers: all of them are in its group. */
+static void
+test_join (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  (void) memory;
+  (void) data;
+  if (!have_images (state))
+    return;
+  for (guint i = 0; i < N_POOLS; i++)
+    {
+      g_autoptr (TarnPool) buffers = buffers_new (state, FALSE);
+
+      join_together (state, buffers);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -214,6 +276,7 @@ main (int argc, char **argv)
   static const OpenclQueueCase queue_cases[] = {
     { "images/threads", test_threads, OPENCL_NEEDS_THREADS, NULL },
     { "images/end-meanwhile", test_end_meanwhile, OPENCL_NEEDS_THREADS, NULL },
+    { "images/join", test_join, OPENCL_NEEDS_THREADS, NULL },
   };
 
   g_test_init (&argc, &argv, NULL);

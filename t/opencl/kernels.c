@@ -48,7 +48,7 @@ opencl_count_entries (TarnMemo *memo)
 
 /* Calls.  All of these are atomic. */
 
-static gint n_builds, n_kernels;
+static gint n_builds, n_kernels, n_retained_devices;
 static const gchar *pretended_log;
 
 /* The loader's own, into a pointer to it. */
@@ -105,6 +105,16 @@ clGetProgramBuildInfo (cl_program program, cl_device_id device, cl_program_build
   return CL_SUCCESS;
 }
 
+cl_int
+clRetainDevice (cl_device_id device)
+{
+  cl_int (*next) (cl_device_id);
+
+  find_next ("clRetainDevice", &next);
+  g_atomic_int_inc (&n_retained_devices);
+  return next (device);
+}
+
 guint
 opencl_calls_get_builds (void)
 {
@@ -117,11 +127,18 @@ opencl_calls_get_kernels (void)
   return (guint) g_atomic_int_get (&n_kernels);
 }
 
+guint
+opencl_calls_get_retained_devices (void)
+{
+  return (guint) g_atomic_int_get (&n_retained_devices);
+}
+
 void
 opencl_calls_reset (void)
 {
   g_atomic_int_set (&n_builds, 0);
   g_atomic_int_set (&n_kernels, 0);
+  g_atomic_int_set (&n_retained_devices, 0);
 }
 
 void

@@ -25,6 +25,7 @@ gsize opencl_count_entries (TarnMemo *memo);
 /* Calls since opencl_calls_reset (); any thread may call these. */
 guint opencl_calls_get_builds (void);  /* clBuildProgram */
 guint opencl_calls_get_kernels (void); /* clCreateKernel */
+guint opencl_calls_get_retained_devices (void);
 void opencl_calls_reset (void);
 
 /* Every build log is this one, which must last, from now on; NULL: the compiler's. */

@@ -96,17 +96,18 @@ layer_clEnqueueSVMFree (cl_command_queue queue, cl_uint n, void *pointers[],
                         void (CL_CALLBACK *notify) (cl_command_queue, cl_uint, void *[], void *),
                         void *user_data, cl_uint n_waits, const cl_event *waits, cl_event *event)
 {
+  const Object object = { .kind = OPENCL_LAYER_EVENT };
   cl_int status = _layer_enter (FUNCTION_clEnqueueSVMFree);
   cl_context context = NULL;
 
-  if (status == CL_SUCCESS && notify != NULL)
-    return _layer_driver->clEnqueueSVMFree (queue, n, pointers, notify, user_data, n_waits, waits,
-                                            event);
-  if (status == CL_SUCCESS)
+  if (status == CL_SUCCESS && notify == NULL)
     status = _layer_driver->clGetCommandQueueInfo (queue, CL_QUEUE_CONTEXT, sizeof context,
                                                    &context, NULL);
-  if (status != CL_SUCCESS)
-    return status;
-  return _layer_driver->clEnqueueSVMFree (queue, n, pointers, free_pointers, context, n_waits,
-                                          waits, event);
+  if (status == CL_SUCCESS)
+    status = _layer_driver->clEnqueueSVMFree (
+        queue, n, pointers, notify != NULL ? notify : free_pointers,
+        notify != NULL ? user_data : context, n_waits, waits, event);
+  if (status == CL_SUCCESS && event != NULL)
+    _layer_leave_create (*event, &object, status, NULL);
+  return status;
 }

@@ -27,7 +27,7 @@ typedef enum
   OPENCL_LAYER_QUEUE,
   OPENCL_LAYER_PROGRAM,
   OPENCL_LAYER_KERNEL,
-  OPENCL_LAYER_EVENT, /* of a kernel's launch, or a marker or barrier */
+  OPENCL_LAYER_EVENT, /* of a launch, marker, barrier or clEnqueueSVMFree */
   OPENCL_LAYER_SVM,   /* until it is freed, or a command that frees it has run */
   OPENCL_LAYER_PART,  /* a sub-buffer: of no bytes, it is its buffer that has them */
   OPENCL_LAYER_IMAGE, /* of the bytes that the driver says */

@@ -480,6 +480,42 @@ test_hits (const TarnOpenclDevice *device, OpenclState *state)
   g_assert_cmpuint (layer->get_calls (NULL), ==, calls + 2000); /* with the test's release */
 }
 
+static gpointer
+compute (gpointer device, gconstpointer key, gpointer unused, GError **error)
+{
+  (void) device;
+  (void) key;
+  (void) unused;
+  (void) error;
+  return &layer;
+}
+
+/* A device older than OpenCL 1.2, whose driver has no function that retains devices. */
+static void
+test_old_device (const TarnOpenclDevice *device, OpenclState *state)
+{
+  const Place place = { device, state->context };
+
+  for (guint is_old = 0; is_old < 2; is_old++)
+    {
+      g_autoptr (TarnMemo) kernels = tarn_opencl_kernel_memo_new ();
+      g_autoptr (TarnMemo) devices = tarn_opencl_device_memo_new (NULL, compute, NULL, NULL);
+      gpointer value;
+
+      layer->reset ();
+      if (is_old)
+        layer->set_device_info (CL_DEVICE_VERSION, "OpenCL 1.1 of old", 18);
+      opencl_calls_reset ();
+      g_assert_true (use_kernel (kernels, &place, good, "first", NULL));
+      g_assert_true (tarn_memo_get (devices, device->device, "key", &value, NULL));
+      g_assert_cmpuint (opencl_count_entries (devices), ==, 1);
+      g_assert_cmpint (opencl_calls_get_retained_devices () > 0, ==, !is_old);
+      tarn_memo_clear (kernels);
+      tarn_memo_clear (devices);
+    }
+  layer->reset ();
+}
+
 int
 main (int argc, char **argv)
 {
@@ -493,6 +529,7 @@ main (int argc, char **argv)
     { "memo/faults/out-of-memory", test_out_of_memory },
     { "memo/faults/no-log", test_no_log },
     { "memo/faults/hits", test_hits },
+    { "memo/faults/old-device", test_old_device },
   };
 
   g_test_init (&argc, &argv, NULL);

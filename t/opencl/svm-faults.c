@@ -456,6 +456,73 @@ test_threads (OpenclState *state, const OpenclMemory *memory, gconstpointer data
   layer->reset ();
 }
 
+/* A driver whose command is one that fails, because an earlier one did, and calls no function of
+ * the program's but that of the event. */
+
+static struct
+{
+  void (CL_CALLBACK *notify) (cl_event event, cl_int status, void *user_data);
+  gpointer user_data;
+} failing;
+
+static cl_int
+enqueue_failing (cl_command_queue queue, cl_uint n, gpointer pointers[],
+                 void (CL_CALLBACK *notify) (cl_command_queue, cl_uint, gpointer[], gpointer),
+                 gpointer user_data, cl_uint n_waits, const cl_event *waits, cl_event *event)
+{
+  (void) n;
+  (void) pointers;
+  (void) notify;
+  (void) user_data;
+  (void) n_waits;
+  (void) waits;
+  return clEnqueueMarkerWithWaitList (queue, 0, NULL, event);
+}
+
+static cl_int
+set_failing_callback (cl_event event, cl_int status,
+                      void (CL_CALLBACK *notify) (cl_event, cl_int, void *), void *user_data)
+{
+  (void) event;
+  g_assert_cmpint (status, ==, CL_COMPLETE);
+  failing.notify = notify;
+  failing.user_data = user_data;
+  return CL_SUCCESS;
+}
+
+static cl_int
+say_failed (cl_event event, cl_event_info name, size_t size, void *value, size_t *size_out)
+{
+  (void) event;
+  (void) size_out;
+  g_assert_cmpuint (name, ==, CL_EVENT_COMMAND_EXECUTION_STATUS);
+  g_assert_cmpuint (size, ==, sizeof (cl_int));
+  *(cl_int *) value = CL_OUT_OF_RESOURCES;
+  return CL_SUCCESS;
+}
+
+/* Memory is freed even if the command that frees it fails. */
+static void
+test_failed_free (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  const OpenclMemory kind = { "svm-bound", TRUE, opencl_svm_bound_new };
+  TarnBlock *block = allocate_direct (state, &kind);
+  const TarnOpenclDriver all = _tarn_cl;
+
+  (void) memory;
+  (void) data;
+  layer->reset ();
+  _tarn_cl.clEnqueueSVMFree = enqueue_failing;
+  _tarn_cl.clSetEventCallback = set_failing_callback;
+  tarn_block_free (block);
+  g_assert_cmpuint (live (state), ==, 1);
+  _tarn_cl.clGetEventInfo = say_failed;
+  failing.notify (NULL, CL_COMPLETE, failing.user_data);
+  _tarn_cl = all;
+  g_assert_cmpuint (live (state), ==, 0);
+  g_assert_cmpuint (layer->get_live (OPENCL_LAYER_EVENT, NULL, 0), ==, 0);
+}
+
 /* Nobody has to wait for memory that no queue was named for. */
 static void
 test_unbound_free (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
@@ -527,6 +594,7 @@ main (int argc, char **argv)
     { "svm/old-device", test_old_device, 0, NULL },
     { "svm/old-loader", test_old_loader, SVM, NULL },
     { "svm/unbound-free", test_unbound_free, SVM, NULL },
+    { "svm/failed-free", test_failed_free, SVM, NULL },
     { "svm/bind", test_bind, SVM, NULL },
   };
 

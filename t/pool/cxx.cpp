@@ -134,6 +134,7 @@ test_exceptions ()
   catch_from<tarn::error> ([&] { tarn::pool none{ tarn::allocator () }; });
   catch_from<tarn::error> ([&] { tarn::make_heap (w.make_allocator ()); });
   catch_from<tarn::error> ([&] { block.record_use (&w); });
+  catch_from<tarn::error> ([&] { tarn::pool ().charge (1); });
   g_assert_cmpuint (pool.stats ().active_blocks, ==, 1);
 }
 
@@ -153,6 +154,10 @@ test_results ()
   g_assert_false (none.has_value ());
   g_assert_true (none.error ().is_no_memory ());
   g_assert_true (none.error ().matches (TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY));
+  for (unsigned i = 0; i < 2; i++)
+    g_assert_true (catch_from<tarn::out_of_memory> ([&] { none.value (); })
+                   == none.error ().what ());
+  g_assert_true (none.error ().is_no_memory ());
   tarn::block block = *std::move (made);
   g_assert_true (static_cast<bool> (block));
   g_assert_false (static_cast<bool> (*made));

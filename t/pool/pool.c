@@ -450,6 +450,7 @@ test_null_arguments (Fixture *fixture, gconstpointer unused)
   REFUSES_NULL (tarn_heap_allocator_new (NULL, NULL, &error) != NULL, "upstream");
   REFUSES_NULL (tarn_pool_allocate (NULL, 1, &error) != NULL, "pool");
   REFUSES_NULL (tarn_pool_allocate_ordered (NULL, 1, &memory, &error) != NULL, "pool");
+  REFUSES_NULL (tarn_pool_charge (NULL, 1, &error), "pool");
   REFUSES_NULL (tarn_pool_forget_queue (NULL, &memory, &error), "pool");
   REFUSES_NULL (tarn_pool_forget_queue (fixture->pool, NULL, &error), "queue");
   REFUSES_NULL (tarn_allocator_allocate (NULL, 1, &error) != NULL, "allocator");

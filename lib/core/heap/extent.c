@@ -341,6 +341,22 @@ _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
   return extent;
 }
 
+/* Allocates a whole free extent that has @size bytes from a multiple of @alignment on.  Returns
+ * NULL if there is none. */
+TarnExtent *
+_tarn_range_take_aligned (TarnHeapRange *range, gsize size, gsize alignment)
+{
+  TarnExtent *extent = _tarn_free_index_take_aligned (&range->free, size, alignment);
+
+  _tarn_heap_assert_closed (range->heap);
+  if (extent == NULL)
+    return NULL;
+  begin_use (range, extent);
+  TARN_EVENT (extent, TARN_TRACE_EXTENT, range->heap->base.id, extent->start, extent->size);
+  _tarn_arena_count (range->arena);
+  return extent;
+}
+
 /* Splits an extent after @size bytes.  If @puts_first is TRUE, frees the first part and returns the
  * second part.  Otherwise frees the second part and returns the first part.  The extent must be
  * neither in use nor in the index of free extents. */

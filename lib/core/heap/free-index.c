@@ -205,6 +205,41 @@ _tarn_free_index_take (TarnFreeIndex *self, gsize size)
   return extent;
 }
 
+/* Finds an extent of a treap that has @size bytes from a multiple of @alignment on.  Prefers small
+ * extents.  Returns NULL if there is none. */
+static TarnExtent *
+treap_find_aligned (TarnExtent *root, gsize size, gsize alignment)
+{
+  TarnExtent *found = NULL;
+  gsize gap;
+
+  if (root == NULL)
+    return NULL;
+  if (root->size >= size)
+    {
+      gap = _tarn_extent_get_gap (root, alignment);
+      found = treap_find_aligned (root->less, size, alignment);
+      if (found == NULL && gap <= root->size - size)
+        found = root;
+    }
+  return found != NULL ? found : treap_find_aligned (root->greater, size, alignment);
+}
+
+/* Removes an extent that has @size bytes from a multiple of @alignment on from the index, and
+ * returns it.  Returns NULL if there is none.  May look at each extent of at least @size bytes. */
+TarnExtent *
+_tarn_free_index_take_aligned (TarnFreeIndex *self, gsize size, gsize alignment)
+{
+  TarnExtent *found = NULL;
+
+  for (guint class = find_class (self, _tarn_free_index_get_class (size));
+       class < TARN_FREE_CLASSES && found == NULL; class = find_class (self, class + 1))
+    found = treap_find_aligned (self->roots[class], size, alignment);
+  if (found != NULL)
+    _tarn_free_index_remove (self, found);
+  return found;
+}
+
 /* Returns TRUE if the index seems to have an extent of at least @size bytes.  The answer is a
  * guess: an extent in the class of @size may be smaller than @size, and other threads may change
  * the index meanwhile, because the caller needs no lock. */

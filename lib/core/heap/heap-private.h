@@ -649,7 +649,7 @@ _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room
  * waits. */
 void _tarn_heap_put (TarnHeap *heap, TarnExtent *extent);
 TarnExtent *_tarn_heap_take_own (TarnHeapQueue *queue, gsize size, gboolean takes_any);
-TarnExtent *_tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error);
+TarnExtent *_tarn_heap_take (TarnHeapQueue *queue, gsize size, gsize alignment, GError **error);
 TarnExtent *_tarn_heap_take_aligned (TarnHeapQueue *queue, gsize size, gsize alignment,
                                      GError **error);
 
@@ -700,6 +700,7 @@ void _tarn_heap_note_growth (TarnHeap *heap);
 void _tarn_free_index_add (TarnFreeIndex *index, TarnExtent *extent);
 void _tarn_free_index_remove (TarnFreeIndex *index, TarnExtent *extent);
 TarnExtent *_tarn_free_index_take (TarnFreeIndex *index, gsize size);
+TarnExtent *_tarn_free_index_take_aligned (TarnFreeIndex *index, gsize size, gsize alignment);
 gboolean _tarn_free_index_may_have (const TarnFreeIndex *index,
                                     gsize size); /* the caller needs no lock */
 const TarnExtent *_tarn_free_index_get_largest (const TarnFreeIndex *index);
@@ -742,6 +743,7 @@ void _tarn_heap_end_aliases (TarnHeap *heap);
 
 /* More functions of extent.c.  The caller holds the heap's lock and has forbidden read sections. */
 TarnExtent *_tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any);
+TarnExtent *_tarn_range_take_aligned (TarnHeapRange *range, gsize size, gsize alignment);
 void _tarn_range_put (TarnHeapRange *range, TarnExtent *extent);
 TarnExtent *_tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size);
 void _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece);
@@ -909,6 +911,18 @@ _tarn_extent_get_address (const TarnExtent *extent)
 
   return piece->region != NULL ? extent->start
                                : piece->memory.address + (extent->start - piece->start);
+}
+
+/* Returns how many bytes an extent has before its first multiple of @alignment: the first address,
+ * or the first offset in the segment if the heap does not know addresses. */
+static inline gsize
+_tarn_extent_get_gap (const TarnExtent *extent, gsize alignment)
+{
+  const TarnPiece *piece = extent->piece;
+  guint64 place = piece->range->heap->has_addresses ? _tarn_extent_get_address (extent)
+                                                    : extent->start - piece->start;
+
+  return (gsize) (-place & (alignment - 1));
 }
 
 #endif

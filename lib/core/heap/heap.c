@@ -165,7 +165,7 @@ _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer h
       _tarn_heap_unlock (heap);
       return FALSE;
     }
-  extent = alignment == 0 ? _tarn_heap_take (queue, bytes, error)
+  extent = alignment == 0 ? _tarn_heap_take (queue, bytes, 0, error)
                           : _tarn_heap_take_aligned (queue, bytes, alignment, error);
   return hand_out (queue, extent, memory, owner, error);
 }

@@ -34,28 +34,32 @@ _tarn_heap_take_own (TarnHeapQueue *queue, gsize size, gboolean takes_any)
 }
 
 /* Takes a free extent of at least @size bytes from any arena of a queue.  Does not check whether
- * the extent suits the request (TarnHeapGrowth.suits).  Returns NULL if no free extent is large
- * enough. */
+ * the extent suits the request (TarnHeapGrowth.suits).  If @alignment is not 0, the extent has
+ * @size bytes from a multiple of @alignment on.  Returns NULL if there is no such free extent. */
 static TarnExtent *
-take_anywhere (TarnHeapQueue *queue, gsize size)
+take_anywhere (TarnHeapQueue *queue, gsize size, gsize alignment)
 {
   TarnExtent *extent = NULL;
 
   for (guint i = 0; i < queue->n_arenas * TARN_N_RANGES && extent == NULL; i++)
-    extent = _tarn_range_take (&queue->arenas[i / TARN_N_RANGES]->ranges[i % TARN_N_RANGES], size,
-                               TRUE);
+    {
+      TarnHeapRange *range = &queue->arenas[i / TARN_N_RANGES]->ranges[i % TARN_N_RANGES];
+
+      extent = alignment == 0 ? _tarn_range_take (range, size, TRUE)
+                              : _tarn_range_take_aligned (range, size, alignment);
+    }
   queue->heap->n_unnamed += extent != NULL;
   return extent;
 }
 
-/* Takes a free extent of at least @size bytes from @other, a queue that the request did not name.
+/* Takes a free extent as take_anywhere () does from @other, a queue that the request did not name.
  * Commands on @other may still use the extent's memory, so the host waits for all commands on
  * @other.  Does not wait if @other is heap->nobody, whose free memory no command uses.  If the wait
  * fails, frees the extent again and returns NULL.  Releases the heap's lock during the wait. */
 static TarnExtent *
-take_from_other (TarnHeapQueue *other, gsize size)
+take_from_other (TarnHeapQueue *other, gsize size, gsize alignment)
 {
-  TarnExtent *extent = take_anywhere (other, size);
+  TarnExtent *extent = take_anywhere (other, size, alignment);
 
   if (extent == NULL || other == other->heap->nobody || _tarn_queue_await (other))
     return extent;
@@ -63,14 +67,14 @@ take_from_other (TarnHeapQueue *other, gsize size)
   return NULL;
 }
 
-/* Takes any free extent of at least @size bytes as a request's last resort: first from any arena of
- * @queue, then from other queues.  Releases the heap's lock while the host waits for the commands
- * of another queue.  During that wait the other queue's n_calls is not 0, so no thread removes that
- * queue from the list all_queues. */
+/* Takes any free extent that take_anywhere () finds as a request's last resort: first from any
+ * arena of @queue, then from other queues.  Releases the heap's lock while the host waits for the
+ * commands of another queue.  During that wait the other queue's n_calls is not 0, so no thread
+ * removes that queue from the list all_queues. */
 static TarnExtent *
-take_what_there_is (TarnHeapQueue *queue, gsize size)
+take_what_there_is (TarnHeapQueue *queue, gsize size, gsize alignment)
 {
-  TarnExtent *extent = take_anywhere (queue, size);
+  TarnExtent *extent = take_anywhere (queue, size, alignment);
   GList *link = queue->heap->all_queues.head;
 
   while (extent == NULL && link != NULL)
@@ -79,7 +83,7 @@ take_what_there_is (TarnHeapQueue *queue, gsize size)
 
       other->n_calls++;
       if (other != queue)
-        extent = take_from_other (other, size);
+        extent = take_from_other (other, size, alignment);
       link = link->next;
       other->n_calls--;
     }
@@ -103,12 +107,18 @@ get_range (const TarnHeapQueue *queue, gsize size)
  *   search begins again.
  * - It takes an extent from the arena of another queue.
  *
+ * If @alignment is not 0, the extent has @size bytes from a multiple of @alignment on.  An extent
+ * of
+ * @size + @alignment bytes always has, so the first steps want that many.  If they fail, the last
+ * step also takes a smaller extent.
+ *
  * The caller must add the extent to the heap's table of extents in use.  Releases the heap's lock
  * during driver calls and waits. */
 TarnExtent *
-_tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
+_tarn_heap_take (TarnHeapQueue *queue, gsize size, gsize alignment, GError **error)
 {
   TarnHeap *heap = queue->heap;
+  gsize enough = size + alignment;
   g_autoptr (GError) local = NULL;
   TarnHeapAttempt attempt = { TARN_MOVES_UNDECIDED, FALSE, FALSE };
   gboolean was_awaited = FALSE;
@@ -120,10 +130,10 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
   guint n_grown = 0;
 
   _tarn_assert_locked (&heap->lock);
-  while ((extent = _tarn_heap_take_own (queue, size, n_grown > 1)) == NULL)
-    if (_tarn_heap_grow (get_range (queue, size), size, &attempt, &local))
+  while ((extent = _tarn_heap_take_own (queue, enough, n_grown > 1)) == NULL)
+    if (_tarn_heap_grow (get_range (queue, enough), enough, &attempt, &local))
       n_grown++;
-    else if (queue->n_arenas > 1 && (extent = take_anywhere (queue, size)) != NULL)
+    else if (queue->n_arenas > 1 && (extent = take_anywhere (queue, size, alignment)) != NULL)
       /* The heap could not grow, but the queue's arenas had an extent that is large enough. */
       break;
     else
@@ -134,7 +144,7 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
         g_clear_error (&local);
       }
   if (extent == NULL)
-    extent = take_what_there_is (queue, size);
+    extent = take_what_there_is (queue, size, alignment);
   if (extent == NULL)
     {
       _tarn_heap_describe_free (heap, &local);
@@ -150,14 +160,10 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
 TarnExtent *
 _tarn_heap_take_aligned (TarnHeapQueue *queue, gsize size, gsize alignment, GError **error)
 {
-  TarnHeap *heap = queue->heap;
-  gsize rounded = _tarn_round_up (size, heap->alignment);
-  TarnExtent *extent = _tarn_heap_take (queue, rounded + alignment, error);
-  guint64 place;
+  gsize rounded = _tarn_round_up (size, queue->heap->alignment);
+  TarnExtent *extent = _tarn_heap_take (queue, rounded, alignment, error);
 
   if (extent == NULL)
     return NULL;
-  place = heap->has_addresses ? _tarn_extent_get_address (extent)
-                              : extent->start - extent->piece->start;
-  return _tarn_range_narrow (extent, (gsize) (-place & (alignment - 1)), rounded);
+  return _tarn_range_narrow (extent, _tarn_extent_get_gap (extent, alignment), rounded);
 }

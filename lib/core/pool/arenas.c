@@ -305,6 +305,7 @@ end_with_lock (TarnCache *cache, TarnBlock *block)
     _tarn_record_numbers (TARN_TRACE_GONE, cache->pool->base.id, GPOINTER_TO_SIZE (block));
   _tarn_cache_end_block (cache, block);
   _tarn_arena_put_with_lock (extent);
+  cache->pool->returning.n_to_arenas++;
 }
 
 /* Takes the blocks that belong to an arena (is_own) out of a chain, and returns them to the arena.

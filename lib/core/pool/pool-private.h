@@ -202,6 +202,8 @@ typedef struct
 typedef struct
 {
   TarnTickets calls; /* a list of the running calls, linked by TarnGiveBack.ticket */
+  /* the number of blocks in thread caches that went to their arenas, without a call in the list */
+  guint64 n_to_arenas;
   gsize bytes;
   guint n_foreign; /* the number of calls whose is_foreign is TRUE */
 } TarnReturning;

@@ -51,7 +51,7 @@ tarn_pool_get_budget (TarnPool *pool, TarnBudget *budget, GError **error)
   tarn_pool_get_stats (pool, &stats);
   if (!tarn_heap_get_stats (tarn_pool_get_upstream (pool), &heap))
     heap.upstream_bytes = stats.managed_bytes;
-  now.taken_bytes = heap.upstream_bytes + charged;
+  now.taken_bytes = add (heap.upstream_bytes, charged);
   now.used_bytes = stats.managed_bytes - stats.held_bytes + charged;
   now.budget_bytes = MIN (now.device_bytes, add (now.taken_bytes, now.free_bytes));
   if (limit != 0)

@@ -7,6 +7,7 @@
  * allocator. */
 
 #include "base/fork-private.h"
+#include "common/argument-private.h"
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
@@ -41,7 +42,7 @@ tarn_pool_charge (TarnPool *pool, gsize bytes, GError **error)
   gboolean is_limited;
 
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
-  g_return_val_if_fail (pool != NULL, FALSE);
+  TARN_REFUSE_NULL (pool, FALSE);
 
   if (!tarn_check_fork (error))
     return FALSE;

@@ -14,14 +14,15 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* Returns a number that changes when a call returns memory to upstream, either of the pool or of
- * another pool of its reclaim group.  The number is the sum of two counts: the finished calls that
- * have returned memory of the pool, and those that have returned memory of any pool of the group.
- * The caller holds the pool's lock. */
+/* Returns a number that changes when cached memory returns to upstream, either of the pool or of
+ * another pool of its reclaim group.  The number is the sum of three counts: the finished calls
+ * that have returned memory of the pool, those that have returned memory of any pool of the group,
+ * and the blocks of the pool that went from thread caches to their arenas.  The caller holds the
+ * pool's lock. */
 guint64
 _tarn_pool_get_ended (const TarnPool *pool)
 {
-  return pool->returning.calls.ended
+  return pool->returning.calls.ended + pool->returning.n_to_arenas
          + (pool->reclaim.group != NULL ? _tarn_group_get_ended (pool->reclaim.group) : 0);
 }
 
