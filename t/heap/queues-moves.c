@@ -241,6 +241,35 @@ test_growing_vectors (QueuesFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (queues_get_heap_stats (fixture).driver_calls, <=, driver_calls + 10);
 }
 
+/* A vector that grows a little each time, while the queue's commands still run: its old addresses
+ * stay mapped, so nothing else can be there.  Its memory seldom moves nevertheless. */
+static void
+test_slow_vector (QueuesFixture *fixture, gconstpointer data)
+{
+  gsize size = 40 * MIB;
+  TarnBlock *vector;
+  guint64 moves;
+
+  if (!((const QueuesWay *) data)->is_virtual)
+    {
+      g_test_skip ("parts do not move");
+      return;
+    }
+  vector = queues_take_unchecked (fixture, size, fixture->first);
+  for (guint i = 0; i < 2000; i++)
+    {
+      TarnBlock *larger = queues_take_unchecked (fixture, size += KIB, fixture->first);
+
+      queues_put (fixture, vector);
+      vector = larger;
+    }
+  moves = queues_get_heap_stats (fixture).moves;
+  g_test_message ("%" G_GUINT64_FORMAT " moves", moves);
+  g_assert_cmpuint (moves, <, 50);
+  g_assert_cmpuint (queues_get_heap_stats (fixture).upstream_bytes, <, 2 * size + 20 * MIB);
+  queues_put (fixture, vector);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -252,5 +281,6 @@ main (int argc, char **argv)
   queues_add ("moves-refused", test_moves_refused);
   queues_add ("turns", test_turns);
   queues_add ("growing-vectors", test_growing_vectors);
+  queues_add ("slow-vector", test_slow_vector);
   return g_test_run ();
 }

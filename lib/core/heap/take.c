@@ -110,7 +110,7 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
 {
   TarnHeap *heap = queue->heap;
   g_autoptr (GError) local = NULL;
-  TarnHeapAttempt attempt = { TARN_MOVES_UNDECIDED, FALSE, FALSE };
+  TarnHeapAttempt attempt = { .moves = TARN_MOVES_UNDECIDED };
   gboolean was_awaited = FALSE;
   TarnExtent *extent;
   /* The number of times that the heap grew for this request.  After the second time, the request
