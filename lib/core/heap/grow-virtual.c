@@ -43,7 +43,7 @@
 /* In a heap with a limit, a segment has at most the limit divided by LIMIT_PIECE_SHARE.  A segment
  * cannot move while any extent in it is in use.  If the segment is small, only few free bytes are
  * then stuck in it. */
-#define LIMIT_PIECE_SHARE 256
+#define LIMIT_PIECE_SHARE 512
 
 /* The sizes in bytes of the regions (contiguous addresses) that the ranges for large and for small
  * requests reserve.  With 64-bit addresses, a large region has 256 GiB.  That is more than a
