@@ -270,6 +270,44 @@ test_slow_vector (QueuesFixture *fixture, gconstpointer data)
   queues_put (fixture, vector);
 }
 
+/* In a heap that is nearly full, a small request uses free bytes beside blocks of another queue,
+ * and the host waits for that queue.  Idle segments stay free for a large request. */
+static void
+test_fills_holes (QueuesFixture *fixture, gconstpointer data)
+{
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  g_autoptr (TarnAllocator) upstream = tarn_testing_order_allocator_new (fixture->order);
+  TarnBlock *hole, *rest, *idle;
+  guint waits;
+
+  if (!((const QueuesWay *) data)->is_virtual)
+    {
+      g_test_skip ("parts do not move");
+      return;
+    }
+  g_clear_pointer (&fixture->pool, tarn_pool_unref);
+  tarn_allocator_unref (fixture->heap);
+  options.alignment = TARN_TESTING_ORDER_GRANULE;
+  options.limit_bytes = 32 * MIB;
+  fixture->heap = tarn_heap_allocator_new (upstream, &options, NULL);
+  tarn_testing_pages_set_hook (fixture->pages, NULL, NULL);
+  fixture->pool = tarn_pool_new (fixture->heap, NULL, NULL);
+
+  hole = queues_take (fixture, MIB, fixture->first);
+  rest = queues_take (fixture, 27 * MIB, fixture->first);
+  idle = queues_take (fixture, 4 * MIB, fixture->first);
+  queues_put (fixture, hole);
+  queues_put (fixture, idle);
+  waits = queues_get_waits (fixture);
+  hole = queues_take (fixture, MIB, fixture->second);
+  g_assert_cmpuint (queues_get_waits (fixture), ==, waits + 1);
+  idle = queues_take (fixture, 4 * MIB, fixture->first);
+  g_assert_cmpuint (queues_get_heap_stats (fixture).moves, ==, 0);
+  queues_put (fixture, hole);
+  queues_put (fixture, rest);
+  queues_put (fixture, idle);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -282,5 +320,6 @@ main (int argc, char **argv)
   queues_add ("turns", test_turns);
   queues_add ("growing-vectors", test_growing_vectors);
   queues_add ("slow-vector", test_slow_vector);
+  queues_add ("fills-holes", test_fills_holes);
   return g_test_run ();
 }
