@@ -109,6 +109,36 @@ test_moves (HeapFixture *fixture, gconstpointer unused)
   heap_put (fixture, whole, 500 * MIB);
 }
 
+/* Virtual memory: a block that is a little larger than a freed one uses the freed bytes, and a
+ * small segment beside them.  So a vector that grows a little each time seldom calls the driver. */
+static void
+test_grows_a_little (HeapFixture *fixture, gconstpointer unused)
+{
+  gsize size = 20 * MIB;
+  TarnMemory vector;
+  TarnHeapStats stats;
+
+  (void) unused;
+  if (!fixture->is_virtual)
+    return;
+  vector = heap_take (fixture, size);
+  for (guint i = 0; i < 8000; i++)
+    {
+      TarnMemory larger = heap_take (fixture, size + KIB);
+
+      heap_put (fixture, vector, size);
+      size += KIB;
+      vector = larger;
+      g_assert_true (tarn_testing_pages_is_usable (fixture->pages, vector, size));
+    }
+  stats = heap_get_stats (fixture);
+  g_test_message ("%" G_GUINT64_FORMAT " moves, %" G_GUINT64_FORMAT " calls", stats.moves,
+                  stats.driver_calls);
+  g_assert_cmpuint (stats.moves + stats.driver_calls, <, 100);
+  g_assert_cmpuint (stats.peak_upstream_bytes, <=, 2 * size + 12 * MIB);
+  heap_put (fixture, vector, size);
+}
+
 /* Where addresses come to an end, there are others, and those that nothing is at any more go back.
  */
 static void
@@ -182,6 +212,7 @@ main (int argc, char **argv)
   heap_add ("growth-bytes", test_growth_bytes);
   heap_add ("sizes-change", test_sizes_change);
   heap_add ("moves", test_moves);
+  heap_add ("grows-a-little", test_grows_a_little);
   heap_add ("addresses", test_addresses);
   heap_add ("last-addresses", test_last_addresses);
   heap_add ("addresses-end", test_addresses_end);

@@ -241,6 +241,73 @@ test_growing_vectors (QueuesFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (queues_get_heap_stats (fixture).driver_calls, <=, driver_calls + 10);
 }
 
+/* A vector that grows a little each time, while the queue's commands still run: its old addresses
+ * stay mapped, so nothing else can be there.  Its memory seldom moves nevertheless. */
+static void
+test_slow_vector (QueuesFixture *fixture, gconstpointer data)
+{
+  gsize size = 40 * MIB;
+  TarnBlock *vector;
+  guint64 moves;
+
+  if (!((const QueuesWay *) data)->is_virtual)
+    {
+      g_test_skip ("parts do not move");
+      return;
+    }
+  vector = queues_take_unchecked (fixture, size, fixture->first);
+  for (guint i = 0; i < 2000; i++)
+    {
+      TarnBlock *larger = queues_take_unchecked (fixture, size += KIB, fixture->first);
+
+      queues_put (fixture, vector);
+      vector = larger;
+    }
+  moves = queues_get_heap_stats (fixture).moves;
+  g_test_message ("%" G_GUINT64_FORMAT " moves", moves);
+  g_assert_cmpuint (moves, <, 50);
+  g_assert_cmpuint (queues_get_heap_stats (fixture).upstream_bytes, <, 2 * size + 20 * MIB);
+  queues_put (fixture, vector);
+}
+
+/* In a heap that is nearly full, a small request uses free bytes beside blocks of another queue,
+ * and the host waits for that queue.  Idle segments stay free for a large request. */
+static void
+test_fills_holes (QueuesFixture *fixture, gconstpointer data)
+{
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  g_autoptr (TarnAllocator) upstream = tarn_testing_order_allocator_new (fixture->order);
+  TarnBlock *hole, *rest, *idle;
+  guint waits;
+
+  if (!((const QueuesWay *) data)->is_virtual)
+    {
+      g_test_skip ("parts do not move");
+      return;
+    }
+  g_clear_pointer (&fixture->pool, tarn_pool_unref);
+  tarn_allocator_unref (fixture->heap);
+  options.alignment = TARN_TESTING_ORDER_GRANULE;
+  options.limit_bytes = 32 * MIB;
+  fixture->heap = tarn_heap_allocator_new (upstream, &options, NULL);
+  tarn_testing_pages_set_hook (fixture->pages, NULL, NULL);
+  fixture->pool = tarn_pool_new (fixture->heap, NULL, NULL);
+
+  hole = queues_take (fixture, MIB, fixture->first);
+  rest = queues_take (fixture, 27 * MIB, fixture->first);
+  idle = queues_take (fixture, 4 * MIB, fixture->first);
+  queues_put (fixture, hole);
+  queues_put (fixture, idle);
+  waits = queues_get_waits (fixture);
+  hole = queues_take (fixture, MIB, fixture->second);
+  g_assert_cmpuint (queues_get_waits (fixture), ==, waits + 1);
+  idle = queues_take (fixture, 4 * MIB, fixture->first);
+  g_assert_cmpuint (queues_get_heap_stats (fixture).moves, ==, 0);
+  queues_put (fixture, hole);
+  queues_put (fixture, rest);
+  queues_put (fixture, idle);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -252,5 +319,7 @@ main (int argc, char **argv)
   queues_add ("moves-refused", test_moves_refused);
   queues_add ("turns", test_turns);
   queues_add ("growing-vectors", test_growing_vectors);
+  queues_add ("slow-vector", test_slow_vector);
+  queues_add ("fills-holes", test_fills_holes);
   return g_test_run ();
 }

@@ -407,35 +407,43 @@ _tarn_range_put (TarnHeapRange *range, TarnExtent *extent)
 }
 
 /* Adds a segment to a range.  The caller must make sure that all of the segment is free and that no
- * command uses it.  A segment that begins at the end of its region (reserved addresses) becomes a
- * neighbour of the region's last segment.  Any other segment has no neighbours. */
+ * command uses it.  @place is the place where the segment is mapped: the segment becomes a
+ * neighbour of the segments beside that place.  If @place is NULL, the segment has no neighbours.
+ */
 void
-_tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
+_tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece, const TarnPlace *place)
 {
   TarnHeap *heap = range->heap;
   TarnHeapRegion *region = piece->region;
   TarnExtent *extent = extent_new (range->arena);
-  gboolean is_at_end = region != NULL && piece->start == region->end;
+  TarnPiece *before = NULL, *after = NULL;
 
   _tarn_heap_assert_closed (heap);
+  if (place != NULL && piece->start == place->start)
+    before = place->before;
+  if (place != NULL && end_of_piece (piece) == place->end)
+    after = place->after;
   extent->start = piece->start;
   extent->size = piece->size;
   extent->piece = piece;
   extent->is_free = TRUE;
-  set_neighbours (extent, is_at_end ? region->last_extent : NULL, NULL);
+  set_neighbours (extent, before != NULL ? _tarn_piece_get_last_extent (before) : NULL,
+                  after != NULL ? after->extent : NULL);
   piece->range = range;
   piece->extent = extent;
   piece->n_used = 0;
   piece->idle_since = 0;
-  piece->before = is_at_end ? region->last_piece : NULL;
-  piece->after = NULL;
-  if (piece->before != NULL)
-    piece->before->after = piece;
+  piece->before = before;
+  piece->after = after;
+  if (before != NULL)
+    before->after = piece;
+  if (after != NULL)
+    after->before = piece;
   if (region != NULL)
     region->n_pieces++;
-  if (is_at_end)
+  if (region != NULL && piece->start >= region->end)
     {
-      region->end += piece->size;
+      region->end = end_of_piece (piece);
       region->last_piece = piece;
       region->last_extent = extent;
     }
@@ -454,9 +462,9 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
 
 /* Adds a free segment to a range, although commands of the range's queue may still use it. */
 void
-_tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece)
+_tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece, const TarnPlace *place)
 {
-  _tarn_range_add_piece (range, piece);
+  _tarn_range_add_piece (range, piece, place);
   note_unrecorded (range->arena, piece);
 }
 
@@ -622,6 +630,18 @@ _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last)
       }
   for (TarnPiece *piece = first; piece != NULL; piece = piece->after)
     change_range (piece, range);
+}
+
+/* Gets the extent at the end of a segment that has no neighbour after it. */
+TarnExtent *
+_tarn_piece_get_last_extent (const TarnPiece *piece)
+{
+  TarnExtent *extent = piece->extent;
+
+  g_assert (piece->after == NULL);
+  while (extent->after != NULL)
+    extent = extent->after;
+  return extent;
 }
 
 /* Gets the idle segment after @piece, in the order of TARN_FOR_EACH_IDLE.  If @piece is NULL, gets

@@ -239,7 +239,7 @@ keep_unready (TarnHeap *heap, gpointer handle, TarnRangeKind kind, TarnMemory me
   if (queue != NULL)
     {
       _tarn_range_add_busy_piece (&_tarn_queue_get_arena (queue)->ranges[kind],
-                                  piece_new (heap, memory, size));
+                                  piece_new (heap, memory, size), NULL);
       queue->n_calls--;
       return TRUE;
     }
@@ -269,7 +269,7 @@ add (TarnHeapRange *range, gsize size, GError **error)
   heap->is_unready = !is_ready && (busy != NULL || heap->is_unready);
   is_kept = is_ready || (busy != NULL && keep_unready (heap, busy, range->kind, memory, size));
   if (is_ready)
-    _tarn_range_add_piece (range, piece_new (heap, memory, size));
+    _tarn_range_add_piece (range, piece_new (heap, memory, size), NULL);
   if (is_kept)
     _tarn_heap_note_peak (heap);
   else
@@ -362,7 +362,7 @@ take_of_others (TarnHeapRange *range, gsize size, gsize needed)
   if (piece == NULL || !pay_for_move (range->heap, needed))
     return FALSE;
   _tarn_range_cut_piece (piece, FALSE);
-  _tarn_range_add_piece (range, piece);
+  _tarn_range_add_piece (range, piece, NULL);
   range->heap->stats.moves++;
   return TRUE;
 }

@@ -7,10 +7,12 @@
  * which no extent is in use, to the range.  If the segment and the range belong to the same queue,
  * the segment can move even before the queue's commands are done.
  *
- * After a segment has moved away, the heap does not use the segment's old addresses again, unless
- * they were the last ones of a region (reserved addresses).  There are far more addresses than
- * memory.  If a region has no addresses left, the range reserves another region.  The heap releases
- * the old region after the last segment in it has gone. */
+ * After a segment has moved away, its old addresses become a gap in the region (reserved
+ * addresses), or free addresses at the region's end.  If the heap has little memory left for a
+ * request, it looks for the gap beside the best free extent, and maps segments there (place.c).
+ * Most gaps stay free, because there are far more addresses than memory.  If a region has no
+ * addresses left, the range reserves another region.  The heap releases the old region after the
+ * last segment in it has gone. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
@@ -41,7 +43,7 @@
 /* In a heap with a limit, a segment has at most the limit divided by LIMIT_PIECE_SHARE.  A segment
  * cannot move while any extent in it is in use.  If the segment is small, only few free bytes are
  * then stuck in it. */
-#define LIMIT_PIECE_SHARE 256
+#define LIMIT_PIECE_SHARE 512
 
 /* The sizes in bytes of the regions (contiguous addresses) that the ranges for large and for small
  * requests reserve.  With 64-bit addresses, a large region has 256 GiB.  That is more than a
@@ -192,6 +194,44 @@ _tarn_range_clear (TarnHeapRange *range)
 
 /* Functions that add segments to a range, or move them there */
 
+/* Gets the place at the end of a range's region, for a request of @size bytes.  The request finds
+ * no free extent in the range. */
+static TarnPlace
+get_place_at_end (const TarnHeapRange *range, gsize size)
+{
+  TarnHeapRegion *region = range->region;
+  TarnPlace place = { .region = region,
+                      .start = region->end,
+                      .end = region->addresses.address + region->size,
+                      .before = region->last_piece,
+                      .below = region->last_extent,
+                      .missing = get_missing (range, size) };
+
+  place.left_over = get_free_at_end (range) + place.missing - size;
+  return place;
+}
+
+static gsize
+get_free_addresses_at (const TarnPlace *place)
+{
+  return (gsize) (place->end - place->start);
+}
+
+/* Computes the address where a segment of @size bytes is mapped at a place. */
+static guint64
+get_address (const TarnPlace *place, gsize size)
+{
+  return place->goes_down ? place->end - size : place->start;
+}
+
+/* Returns TRUE if a segment must stay where it is, because the request will use it together with
+ * the segments that the heap maps at @place. */
+static gboolean
+is_beside (const TarnPiece *piece, const TarnPlace *place)
+{
+  return piece->extent == place->below || piece->extent == place->above;
+}
+
 /* Returns a segment's memory to upstream.  The segment must not be mapped. */
 static void
 discard (TarnHeap *heap, TarnPiece *piece)
@@ -208,24 +248,23 @@ virtual_release (TarnHeap *heap, TarnPiece *piece)
   discard (heap, piece);
 }
 
-/* Maps a segment behind the last mapped byte of a range.  If that fails, returns the segment's
- * memory to upstream. */
+/* Maps a segment at a place.  If that fails, returns the segment's memory to upstream. */
 static gboolean
-map_at_end (TarnHeapRange *range, TarnPiece *piece, GError **error)
+map_at (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece, GError **error)
 {
   TarnHeap *heap = range->heap;
   gboolean is_mapped;
 
   _tarn_assert_locked (&heap->lock);
-  piece->region = range->region;
-  piece->start = range->region->end;
+  piece->region = place->region;
+  piece->start = get_address (place, piece->size);
   _tarn_heap_unlock (heap);
   is_mapped = _tarn_call (heap->upstream, backing_map, piece->memory, piece->size,
                           memory_at (piece->start), error);
   _tarn_heap_lock (heap);
   if (is_mapped)
     {
-      _tarn_range_add_piece (range, piece);
+      _tarn_range_add_piece (range, piece, place);
       return TRUE;
     }
   heap->stats.upstream_bytes -= piece->size;
@@ -236,21 +275,21 @@ map_at_end (TarnHeapRange *range, TarnPiece *piece, GError **error)
   return FALSE;
 }
 
-/* Counts and traces the move of a segment to the end of a range.  The caller has removed the
- * segment from its old range, and has not yet added it to the new one. */
+/* Counts and traces the move of a segment to a place.  The caller has removed the segment from its
+ * old range, and has not yet added it to the new one. */
 static void
-note_move (const TarnHeapRange *range, const TarnPiece *piece)
+note_move (const TarnHeapRange *range, const TarnPlace *place, const TarnPiece *piece)
 {
   TarnHeap *heap = range->heap;
 
   heap->stats.moves++;
   TARN_EVENT (piece_moved, TARN_TRACE_PIECE_MOVED, heap->base.id, piece->start, piece->size,
-              range->region->end, GPOINTER_TO_SIZE (range->arena->queue->handle));
+              get_address (place, piece->size), GPOINTER_TO_SIZE (range->arena->queue->handle));
 }
 
-/* Moves an idle segment, which no command uses, to the end of a range. */
+/* Moves an idle segment, which no command uses, to a place. */
 static gboolean
-move_quiet (TarnHeapRange *range, TarnPiece *piece, GError **error)
+move_quiet (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece, GError **error)
 {
   TarnHeap *heap = range->heap;
 
@@ -259,15 +298,15 @@ move_quiet (TarnHeapRange *range, TarnPiece *piece, GError **error)
   _tarn_heap_unlock (heap);
   _tarn_call (heap->upstream, backing_unmap, memory_at (piece->start), piece->size);
   _tarn_heap_lock (heap);
-  note_move (range, piece);
-  return map_at_end (range, piece, error);
+  note_move (range, place, piece);
+  return map_at (range, place, piece, error);
 }
 
-/* Moves an idle segment to the end of a range of its queue, although the queue's commands may still
+/* Moves an idle segment to a place of a range of its queue, although the queue's commands may still
  * use the segment at its old address.  The segment stays mapped there as well.  If upstream refuses
  * to map a segment twice, the segment does not move, and the heap never tries such a move again. */
 static void
-move_unquiet (TarnHeapRange *range, TarnPiece *piece)
+move_unquiet (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece)
 {
   TarnHeap *heap = range->heap;
   TarnHeapRange *old_range = piece->range;
@@ -278,29 +317,33 @@ move_unquiet (TarnHeapRange *range, TarnPiece *piece)
   _tarn_range_cut_piece (piece, TRUE);
   _tarn_heap_unlock (heap);
   is_mapped = _tarn_call (heap->upstream, backing_map, piece->memory, piece->size,
-                          memory_at (range->region->end), NULL);
+                          memory_at (get_address (place, piece->size)), NULL);
   _tarn_heap_lock (heap);
   if (!is_mapped)
     {
       heap->refuses_aliases = TRUE;
-      _tarn_range_add_busy_piece (old_range, piece);
+      _tarn_range_add_busy_piece (old_range, piece, NULL);
       return;
     }
-  note_move (range, piece);
+  note_move (range, place, piece);
   _tarn_piece_add_alias (piece, range->arena->queue, old_region, old_start);
-  piece->region = range->region;
-  piece->start = range->region->end;
-  _tarn_range_add_busy_piece (range, piece);
+  piece->region = place->region;
+  piece->start = get_address (place, piece->size);
+  _tarn_range_add_busy_piece (range, piece, place);
 }
 
-/* Moves an idle segment to the end of a range, or tries to.  Returns TRUE if the caller should
- * search the range again. */
+/* Moves an idle segment to a place, or tries to.  Returns TRUE if the caller should search the
+ * range again. */
 static gboolean
-move (TarnHeapRange *range, TarnPiece *piece, GError **error)
+move (TarnHeapRange *range, TarnPlace *place, TarnPiece *piece, GError **error)
 {
+  if (place->before == piece)
+    place->before = NULL;
+  if (place->after == piece)
+    place->after = NULL;
   if (_tarn_piece_is_quiet (piece))
-    return move_quiet (range, piece, error);
-  move_unquiet (range, piece);
+    return move_quiet (range, place, piece, error);
+  move_unquiet (range, place, piece);
   return TRUE;
 }
 
@@ -313,23 +356,23 @@ moves_in (const TarnHeapRange *range)
   return range->kind != TARN_RANGE_SMALL;
 }
 
-/* Chooses the idle segment that should serve a range: the smallest segment of at least @missing
- * bytes.  If all idle segments are smaller, chooses the largest one.  Leaves out the segment that
- * is at the range's end already, and segments that cannot move now.  If idle segments may move into
- * the range (moves_in ()), also leaves out segments that are larger than the free addresses in the
- * range's region. */
+/* Chooses the idle segment that should move to a place: the smallest segment that has at least the
+ * missing bytes.  If all idle segments are smaller, chooses the largest one.  Leaves out segments
+ * that must stay beside the place, and segments that cannot move now.  If idle segments may move
+ * into the range (moves_in ()), also leaves out segments that are larger than the free addresses at
+ * the place. */
 static TarnPiece *
-choose_idle (const TarnHeapRange *range, gsize missing)
+choose_idle (const TarnHeapRange *range, const TarnPlace *place)
 {
-  const TarnExtent *last = get_free_at_end (range) > 0 ? range->region->last_extent : NULL;
+  gsize missing = place->missing;
   TarnPiece *best = NULL;
 
   TARN_FOR_EACH_IDLE (piece, next, range->heap)
     {
       gboolean is_enough = piece->size >= missing;
 
-      if ((last != NULL && piece->extent == last) || !_tarn_piece_can_move_to (piece, range)
-          || (moves_in (range) && piece->size > get_free_addresses (range->region)))
+      if (is_beside (piece, place) || !_tarn_piece_can_move_to (piece, range)
+          || (moves_in (range) && piece->size > get_free_addresses_at (place)))
         continue;
       if (best == NULL
           || (is_enough ? piece->size < best->size || best->size < missing
@@ -375,11 +418,12 @@ get_most_of_piece (const TarnHeap *heap, gsize bytes)
  * many arenas (_tarn_arena_get_step ()).  So an arena that needs little memory stays small.  The
  * segment has at most the bytes that the heap may still get (get_room ()).  If the request lacks
  * more bytes than that, the segment is made large enough for the request, up to the largest size of
- * a segment (get_most_of_piece ()).  It must also fit into the free addresses of the range's
- * region. */
+ * a segment (get_most_of_piece ()).  It must also fit into the free addresses at the
+ * place. */
 static gsize
-choose_size (const TarnHeapRange *range, gsize size, gsize missing)
+choose_size (const TarnHeapRange *range, const TarnPlace *place, gsize size)
 {
+  gsize missing = place->missing;
   const TarnHeap *heap = range->heap;
   gsize granularity = ops_of (heap)->virtual_granularity;
   gsize bytes = CLAMP ((_tarn_arena_get_bytes (range->arena) + missing) / PIECE_SHARE,
@@ -395,12 +439,12 @@ choose_size (const TarnHeapRange *range, gsize size, gsize missing)
     usual = MIN (_tarn_round_up (_tarn_arena_get_step (range->arena), granularity),
                  get_room (heap, size) / granularity * granularity);
   usual = CLAMP (usual, MIN (missing, most), most);
-  return MIN (usual, get_free_addresses (range->region));
+  return MIN (usual, get_free_addresses_at (place));
 }
 
-/* Allocates fresh memory, and maps it at the end of a range. */
+/* Allocates fresh memory, and maps it at a place. */
 static gboolean
-add (TarnHeapRange *range, gsize size, GError **error)
+add (TarnHeapRange *range, const TarnPlace *place, gsize size, GError **error)
 {
   TarnHeap *heap = range->heap;
   TarnMemory backing = { .address = 0 };
@@ -418,19 +462,18 @@ add (TarnHeapRange *range, gsize size, GError **error)
       return FALSE;
     }
   _tarn_heap_note_peak (heap);
-  return map_at_end (range, _tarn_piece_new (backing, size), error);
+  return map_at (range, place, _tarn_piece_new (backing, size), error);
 }
 
-/* Adds up the bytes of the idle segments that can move to a range's end. */
+/* Adds up the bytes of the idle segments that can move to a place. */
 static gsize
-count_movable (const TarnHeapRange *range)
+count_movable (const TarnHeapRange *range, const TarnPlace *place)
 {
-  const TarnExtent *last = get_free_at_end (range) > 0 ? range->region->last_extent : NULL;
   gsize bytes = 0;
 
   TARN_FOR_EACH_IDLE (piece, next, range->heap)
     {
-      if ((last == NULL || piece->extent != last) && _tarn_piece_can_move_to (piece, range))
+      if (!is_beside (piece, place) && _tarn_piece_can_move_to (piece, range))
         bytes += piece->size;
     }
   return bytes;
@@ -463,10 +506,10 @@ probe (TarnHeap *heap, gsize size, GError **error)
  * upstream, which can then allocate a fresh one.  Returns TRUE if the caller should search the
  * range again. */
 static gboolean
-use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
+use_idle (TarnHeapRange *range, TarnPlace *place, TarnPiece *idle, GError **error)
 {
   if (moves_in (range))
-    return move (range, idle, error);
+    return move (range, place, idle, error);
   _tarn_heap_release_idle (range->heap, idle);
   return TRUE;
 }
@@ -480,30 +523,30 @@ is_least (const TarnHeap *heap, gsize size, gsize missing)
   return size == ops_of (heap)->virtual_granularity || (size <= missing && _tarn_heap_stays (heap));
 }
 
-/* Adds memory for a request that lacks @missing bytes.  Tries in turn
+/* Adds memory at a place for a request of @wanted bytes.  Tries in turn
  * - a fresh segment of the usual size
- * - a fresh segment of @missing bytes, if that is less
+ * - a fresh segment of the missing bytes, if that is less
  * - an idle segment
  * - fresh segments of half the size, a quarter of the size and so on, down to the granularity of
  *   virtual memory */
 static gboolean
-add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
+add_or_move (TarnHeapRange *range, TarnPlace *place, gsize wanted, GError **error)
 {
-  gsize granularity = ops_of (range->heap)->virtual_granularity;
-  gsize size = choose_size (range, wanted, missing);
+  gsize granularity = ops_of (range->heap)->virtual_granularity, missing = place->missing;
+  gsize size = choose_size (range, place, wanted);
   g_autoptr (GError) local = NULL;
   TarnPiece *idle;
 
-  while (!add (range, size, &local))
+  while (!add (range, place, size, &local))
     {
       if (!tarn_error_is_no_memory (local)
-          || (is_least (range->heap, size, missing) && choose_idle (range, missing) == NULL))
+          || (is_least (range->heap, size, missing) && choose_idle (range, place) == NULL))
         {
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;
         }
-      if (size <= missing && (idle = choose_idle (range, missing)) != NULL)
-        return use_idle (range, idle, error);
+      if (size <= missing && (idle = choose_idle (range, place)) != NULL)
+        return use_idle (range, place, idle, error);
       range->heap->is_short = TRUE;
       size = size > missing ? missing : MAX (_tarn_round_up (size / 2, granularity), granularity);
       g_clear_error (&local);
@@ -531,14 +574,15 @@ find_least_idle (const TarnHeapRange *range)
 
 /* Chooses the idle segment that moves for a request.  Returns NULL if fresh memory is better. */
 static TarnPiece *
-choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *moves)
+choose_moving (TarnHeapRange *range, const TarnPlace *place, gsize size, TarnHeapMoves *moves)
 {
   TarnHeap *heap = range->heap;
+  gsize missing = place->missing;
   TarnPiece *idle;
 
   if (missing <= get_room (heap, size))
     return NULL;
-  idle = moves_in (range) ? choose_idle (range, missing) : find_least_idle (range);
+  idle = moves_in (range) ? choose_idle (range, place) : find_least_idle (range);
   if (idle != NULL && *moves == TARN_MOVES_UNDECIDED)
     *moves = _tarn_heap_pay_for_moves (heap, missing, get_target (heap, size)) ? TARN_MOVES_PIECES
                                                                                : TARN_MOVES_NONE;
@@ -546,28 +590,85 @@ choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *m
 }
 
 /* Returns TRUE if the heap should first find out whether upstream has the bytes that a request
- * lacks.  Then it sets *bytes to the number of bytes to test: @missing, minus the bytes of the idle
- * segments that can move.  If one fresh segment can supply these bytes, always returns FALSE.
- * Otherwise returns TRUE in three cases: the request needs many segments; memory ran out before; or
- * upstream forbids returns of segments for now, so the heap could not return the segments of a
- * request that fails. */
+ * lacks at @place.  Then it sets *bytes to the number of bytes to test: the missing bytes, minus
+ * the bytes of the idle segments that can move.  If one fresh segment can supply these bytes,
+ * always returns FALSE. Otherwise returns TRUE in three cases: the request needs many segments;
+ * memory ran out before; or upstream forbids returns of segments for now, so the heap could not
+ * return the segments of a request that fails. */
 static gboolean
-needs_probe (const TarnHeapRange *range, gsize size, gsize missing, gsize *bytes)
+needs_probe (const TarnHeapRange *range, const TarnPlace *place, gsize size, gsize *bytes)
 {
-  gsize movable;
+  gsize missing = place->missing, movable;
 
   if (!range->heap->is_short && missing < PROBED_BYTES && !_tarn_heap_stays (range->heap))
     return FALSE;
-  movable = count_movable (range);
+  movable = count_movable (range, place);
   *bytes = missing - MIN (missing, movable);
-  return *bytes > choose_size (range, size, missing);
+  return *bytes > choose_size (range, place, size);
+}
+
+/* Returns TRUE if a request that lacks @missing bytes at the end of a range should look for a gap
+ * between segments instead, where it may lack fewer bytes.  The search takes time, so a heap that
+ * has room does not look for gaps. */
+static gboolean
+looks_for_gaps (const TarnHeapRange *range, gsize size, gsize missing)
+{
+  const TarnHeap *heap = range->heap;
+
+  return moves_in (range) && heap->growth_bytes == 0
+         && (missing > get_room (heap, size) || heap->is_short
+             || !_tarn_heap_has_room (heap, missing, NULL));
+}
+
+/* Finds the place where the heap should map memory for a request of @size bytes. */
+static TarnPlace
+find_place (const TarnHeapRange *range, gsize size, const TarnHeapAttempt *attempt)
+{
+  TarnPlace place = get_place_at_end (range, size);
+
+  if (!attempt->skips_gaps && looks_for_gaps (range, size, place.missing))
+    _tarn_range_find_place (range, size, &place);
+  return place;
+}
+
+/* Decides whether the heap should try the end of a range after it failed to grow in a gap.  Idle
+ * segments that are larger than the gap can move to the end, if they are enough for the request. */
+static gboolean
+should_skip_gaps (const TarnHeapRange *range, gsize size)
+{
+  TarnPlace end;
+
+  if (get_free_at_end (range) >= size)
+    return TRUE;
+  end = get_place_at_end (range, size);
+  return count_movable (range, &end) >= end.missing;
+}
+
+/* Adds memory at a place for a request, or moves an idle segment there.  Returns TRUE if the caller
+ * should search the range again. */
+static gboolean
+grow_at (TarnHeapRange *range, TarnPlace *place, gsize size, TarnHeapAttempt *attempt,
+         GError **error)
+{
+  TarnPiece *idle = choose_moving (range, place, size, &attempt->moves);
+  gsize bytes;
+
+  if (idle != NULL)
+    return move (range, place, idle, error);
+  if (!attempt->has_probed && needs_probe (range, place, size, &bytes))
+    {
+      if (!probe (range->heap, bytes, error))
+        return FALSE;
+      attempt->has_probed = TRUE;
+    }
+  return add_or_move (range, place, size, error);
 }
 
 static gboolean
 virtual_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error)
 {
-  gsize missing, bytes;
-  TarnPiece *idle;
+  g_autoptr (GError) local = NULL;
+  TarnPlace place;
 
   _tarn_range_tidy (range); /* old regions may have no segments by now */
   if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap, size))
@@ -578,17 +679,16 @@ virtual_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError
    * taken the free bytes at the range's end.  The request then needs more addresses. */
   if (!ensure_addresses (range, size, error))
     return FALSE;
-  missing = get_missing (range, size);
-  idle = choose_moving (range, size, missing, &attempt->moves);
-  if (idle != NULL)
-    return move (range, idle, error);
-  if (!attempt->has_probed && needs_probe (range, size, missing, &bytes))
+  place = find_place (range, size, attempt);
+  if (place.missing == 0 || grow_at (range, &place, size, attempt, &local))
+    return TRUE;
+  if (place.is_gap && tarn_error_is_no_memory (local) && should_skip_gaps (range, size))
     {
-      if (!probe (range->heap, bytes, error))
-        return FALSE;
-      attempt->has_probed = TRUE;
+      attempt->skips_gaps = TRUE;
+      return TRUE;
     }
-  return add_or_move (range, size, missing, error);
+  g_propagate_error (error, g_steal_pointer (&local));
+  return FALSE;
 }
 
 const TarnHeapGrowth _tarn_heap_virtual_growth = {

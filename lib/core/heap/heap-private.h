@@ -17,6 +17,7 @@
  *     grow.c          gets segments from upstream, and returns them
  *     grow-virtual.c  segments of virtual memory, which can move to other addresses
  *     churn.c         bounds how often segments move
+ *     place.c         finds places for segments of virtual memory
  *     alias.c         mappings of moved segments at old addresses that commands may still use
  *     grow-parts.c    segments of memory that cannot move
  *     spare.c         bounds the free memory in segments that cannot move, near the heap's limit
@@ -192,6 +193,24 @@ struct _TarnHeapRegion
   TarnPiece *last_piece;   /* the segment that ends at the address end; NULL if there is none */
   TarnExtent *last_extent; /* the extent that ends at the address end; NULL if there is none */
 };
+
+/* A place where the heap can map a segment for a request: free addresses at the end of a region
+ * (reserved addresses), or in a gap between mapped segments (place.c). */
+typedef struct
+{
+  TarnHeapRegion *region;
+  guint64 start, end; /* the free addresses */
+  /* The range's segments that are mapped right before start and right after end; NULL if there is
+   * none. */
+  TarnPiece *before, *after;
+  /* The extents at these sides that the request uses too if they are free; NULL if there is none.
+   * The segments of these extents stay where they are. */
+  const TarnExtent *below, *above;
+  gboolean is_gap;    /* TRUE if the place is not the end of the region */
+  gboolean goes_down; /* TRUE if the heap maps the segment at the end of the free addresses */
+  gsize missing;      /* the bytes that the heap must map for the request */
+  gsize left_over;    /* the bytes that then stay free beside the request's extent */
+} TarnPlace;
 
 /* The kinds of ranges (sets of segments).  A range serves only requests of its kind: small, large
  * or huge ones. */
@@ -413,6 +432,8 @@ typedef struct
   TarnHeapMoves moves;
   gboolean has_probed; /* TRUE if a test allocation for this request has shown that upstream has all
                           the bytes that idle segments cannot supply */
+  gboolean skips_gaps; /* TRUE if the idle segments did not fit into the best gap (place.c), so the
+                          heap maps memory only at the end of the region */
   gboolean
       has_awaited; /* TRUE if the host has waited for queues that the program no longer names */
 } TarnHeapAttempt;
@@ -746,10 +767,11 @@ TarnExtent *_tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_a
 TarnExtent *_tarn_range_take_aligned (TarnHeapRange *range, gsize size, gsize alignment);
 void _tarn_range_put (TarnHeapRange *range, TarnExtent *extent);
 TarnExtent *_tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size);
-void _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece);
-void _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece);
+void _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece, const TarnPlace *place);
+void _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece, const TarnPlace *place);
 void _tarn_range_cut_piece (TarnPiece *piece, gboolean stays_mapped);
 void _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last);
+TarnExtent *_tarn_piece_get_last_extent (const TarnPiece *piece);
 void _tarn_arena_free_slabs (TarnArena *arena);
 TarnPiece *_tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece);
 gsize _tarn_heap_get_idle_bytes (const TarnHeap *heap);
@@ -777,6 +799,10 @@ void _tarn_heap_note_peak (TarnHeap *heap);
 TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
 gboolean _tarn_piece_can_go (const TarnPiece *piece);
 gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
+
+/* A function of place.c.  The caller holds the heap's lock, has forbidden read sections, and has
+ * set is_changing. */
+void _tarn_range_find_place (const TarnHeapRange *range, gsize size, TarnPlace *place);
 
 /* Functions of grow-virtual.c that release reserved addresses of a range (a set of segments).  The
  * caller of _tarn_range_tidy () holds the heap's lock, and the function releases the lock during

@@ -9,6 +9,9 @@
 
 #include "heap/heap-private.h"
 
+/* A heap has few idle segments if these have at most the heap's bytes divided by TIGHT_SHARE. */
+#define TIGHT_SHARE 8
+
 /* Frees an extent in use that is not in the heap's table of extents in use: either the caller has
  * removed it from the table, or it was never added. */
 void
@@ -52,19 +55,27 @@ take_anywhere (TarnHeapQueue *queue, gsize size, gsize alignment)
   return extent;
 }
 
+/* Makes the host wait for all commands on @other, a queue that a request did not name, because they
+ * may still use the memory of @extent.  Does not wait if @other is heap->nobody, whose free memory
+ * no command uses.  If the wait fails, frees the extent and returns NULL.  Releases the heap's lock
+ * during the wait. */
+static TarnExtent *
+await_for (TarnHeapQueue *other, TarnExtent *extent)
+{
+  if (other == other->heap->nobody || _tarn_queue_await (other))
+    return extent;
+  _tarn_heap_put (other->heap, extent);
+  return NULL;
+}
+
 /* Takes a free extent as take_anywhere () does from @other, a queue that the request did not name.
- * Commands on @other may still use the extent's memory, so the host waits for all commands on
- * @other.  Does not wait if @other is heap->nobody, whose free memory no command uses.  If the wait
- * fails, frees the extent again and returns NULL.  Releases the heap's lock during the wait. */
+ * Releases the heap's lock while the host waits for that queue. */
 static TarnExtent *
 take_from_other (TarnHeapQueue *other, gsize size, gsize alignment)
 {
   TarnExtent *extent = take_anywhere (other, size, alignment);
 
-  if (extent == NULL || other == other->heap->nobody || _tarn_queue_await (other))
-    return extent;
-  _tarn_heap_put (other->heap, extent);
-  return NULL;
+  return extent != NULL ? await_for (other, extent) : NULL;
 }
 
 /* Takes any free extent that take_anywhere () finds as a request's last resort: first from any
@@ -90,6 +101,89 @@ take_what_there_is (TarnHeapQueue *queue, gsize size, gsize alignment)
   return extent;
 }
 
+/* Returns TRUE if a request of @size bytes should not use an idle segment of virtual memory,
+ * because the heap is nearly full: it can get no more memory from upstream, and has few idle
+ * segments.  A request of more than a segment's bytes would fail without them. */
+static gboolean
+is_tight (const TarnHeap *heap, gsize size)
+{
+  gsize granularity = heap->upstream->ops.virtual_granularity;
+
+  return heap->growth == &_tarn_heap_virtual_growth && size < granularity
+         && (heap->is_short || !_tarn_heap_has_room (heap, granularity, NULL))
+         && _tarn_heap_get_idle_bytes (heap) <= heap->stats.upstream_bytes / TIGHT_SHARE
+         && !_tarn_heap_stays (heap);
+}
+
+/* Gets the size of the free extent that a range would use for a request of @size bytes.  Returns
+ * G_MAXSIZE if there is none, or if the extent has an idle segment. */
+static gsize
+get_hole (TarnHeapRange *range, gsize size)
+{
+  TarnExtent *extent = _tarn_free_index_take (&range->free, size);
+  gsize bytes;
+
+  if (extent == NULL)
+    return G_MAXSIZE;
+  _tarn_free_index_add (&range->free, extent);
+  bytes = extent->size;
+  for (const TarnPiece *piece = extent->piece;
+       piece != NULL && piece->start < extent->start + extent->size; piece = piece->after)
+    if (piece->n_used == 0)
+      bytes = G_MAXSIZE;
+  return bytes;
+}
+
+/* Finds the range that has the smallest free extent for a request of @size bytes without an idle
+ * segment, in the arenas of @queue if @is_own is TRUE, and in those of other queues otherwise.
+ * Returns NULL if there is none. */
+static TarnHeapRange *
+find_hole (const TarnHeapQueue *queue, gsize size, gboolean is_own)
+{
+  TarnHeapRange *best = NULL;
+  gsize least = G_MAXSIZE;
+
+  TARN_FOR_EACH_ARENA (arena, queue->heap)
+    for (guint i = 0; i < TARN_N_RANGES && (arena->queue == queue) == is_own; i++)
+      {
+        gsize bytes = get_hole (&arena->ranges[i], size);
+
+        if (bytes < least)
+          best = &arena->ranges[i];
+        least = MIN (least, bytes);
+      }
+  return best;
+}
+
+/* Takes free bytes beside extents in use, of any queue, if the heap is short of idle segments
+ * (is_tight ()).  So idle segments stay free for larger requests.  If the bytes belong to another
+ * queue, the host waits for that queue's commands, and the heap's lock is released during the wait.
+ * Returns NULL if there are no such bytes. */
+static TarnExtent *
+take_hole (TarnHeapQueue *queue, gsize size)
+{
+  TarnHeapRange *range = NULL;
+  TarnHeapQueue *other;
+  TarnExtent *extent;
+
+  if (!is_tight (queue->heap, size))
+    return NULL;
+  range = find_hole (queue, size, TRUE);
+  if (range == NULL)
+    range = find_hole (queue, size, FALSE);
+  if (range == NULL)
+    return NULL;
+  other = range->arena->queue;
+  extent = _tarn_range_take (range, size, TRUE);
+  queue->heap->n_unnamed++;
+  if (other == queue)
+    return extent;
+  other->n_calls++;
+  extent = await_for (other, extent);
+  other->n_calls--;
+  return extent;
+}
+
 /* Returns the range (set of segments) that should grow for a request of @size bytes.  The range
  * belongs to the calling thread's own arena. */
 static TarnHeapRange *
@@ -101,16 +195,17 @@ get_range (const TarnHeapQueue *queue, gsize size)
 /* Takes a free extent of at least @size bytes for a request that names @queue.  Tries these steps
  * in turn:
  * - It takes an extent from an arena of @queue.
+ * - If the heap is nearly full, it takes free bytes beside extents in use of any queue
+ *   (take_hole ()).
  * - The heap adds a segment to an arena of @queue, and the search begins again.  If queues that the
  *   program no longer names have very much memory, the host first waits for them once.
  * - If memory has run out, the host waits once until no command uses the idle segments, and the
  *   search begins again.
  * - It takes an extent from the arena of another queue.
  *
- * If @alignment is not 0, the extent has @size bytes from a multiple of @alignment on.  An extent
- * of
- * @size + @alignment bytes always has, so the first steps want that many.  If they fail, the last
- * step also takes a smaller extent.
+ * If @alignment is not 0, the extent has @size bytes from a multiple of @alignment on.  This is so
+ * for each extent of @size + @alignment bytes, so the first steps want that many.  If they fail,
+ * the last step also takes a smaller extent.
  *
  * The caller must add the extent to the heap's table of extents in use.  Releases the heap's lock
  * during driver calls and waits. */
@@ -120,7 +215,7 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, gsize alignment, GError **err
   TarnHeap *heap = queue->heap;
   gsize enough = size + alignment;
   g_autoptr (GError) local = NULL;
-  TarnHeapAttempt attempt = { TARN_MOVES_UNDECIDED, FALSE, FALSE };
+  TarnHeapAttempt attempt = { .moves = TARN_MOVES_UNDECIDED };
   gboolean was_awaited = FALSE;
   TarnExtent *extent;
   /* The number of times that the heap grew for this request.  After the second time, the request
@@ -130,7 +225,8 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, gsize alignment, GError **err
   guint n_grown = 0;
 
   _tarn_assert_locked (&heap->lock);
-  while ((extent = _tarn_heap_take_own (queue, enough, n_grown > 1)) == NULL)
+  while ((extent = _tarn_heap_take_own (queue, enough, n_grown > 1)) == NULL
+         && (extent = take_hole (queue, enough)) == NULL)
     if (_tarn_heap_grow (get_range (queue, enough), enough, &attempt, &local))
       n_grown++;
     else if (queue->n_arenas > 1 && (extent = take_anywhere (queue, size, alignment)) != NULL)

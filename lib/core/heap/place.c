@@ -1,0 +1,217 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Finds places where a heap of virtual memory can map a segment.  A range (set of segments) usually
+ * maps its segments one after another, at the end of a region (reserved addresses).  Segments that
+ * move away leave gaps in the region.  A gap often lies beside a free extent of a segment that
+ * could not move.  If the heap maps a segment in the gap, a request can use that free extent too,
+ * and so needs less other memory than at the region's end.
+ *
+ * For example, a program allocates a block of 20 MiB + 1 KiB after it has freed one of 20 MiB.  A
+ * segment of 2 MiB beside the free extent is enough.  At the region's end, the heap would need
+ * 22 MiB.  Near the heap's limit, there may be no other free memory.
+ *
+ * The caller holds the heap's lock, has forbidden read sections, and has set
+ * TarnHeap.is_changing. */
+
+#include "heap/heap-private.h"
+
+#define MIB ((gsize) 1 << 20)
+
+/* A free extent has nearly enough bytes for a request of at least LEAST_APART bytes if it lacks at
+ * most the request's bytes divided by NEARLY_SHARE.  Such a request's memory is mapped apart, with
+ * free addresses before it (_tarn_range_find_place ()), unless the request's bytes divided by
+ * APART_FREE_SHARE are free at the range's end, or if the range has fewer free addresses than
+ * APART_SHARE times the request's bytes. */
+#define LEAST_APART (8 * MIB)
+#define NEARLY_SHARE 256
+#define APART_FREE_SHARE 8
+#define APART_SHARE 16
+
+/* Adjacent addresses of a region that are mapped: a run of neighbouring segments, or one alias. */
+typedef struct
+{
+  guint64 start, end;
+  TarnHeapRegion *region;
+  TarnPiece *first, *last; /* the first and the last segment of the run; NULL for an alias */
+} Span;
+
+static gint
+compare_spans (gconstpointer a, gconstpointer b)
+{
+  const Span *left = a, *right = b;
+
+  return left->start < right->start ? -1 : left->start > right->start;
+}
+
+/* Appends to @spans the runs of neighbouring segments of a range. */
+static void
+list_runs (const TarnHeapRange *range, GArray *spans)
+{
+  for (const GList *link = range->pieces.head; link != NULL; link = link->next)
+    {
+      TarnPiece *piece = link->data;
+      Span span = { .start = piece->start, .region = piece->region, .first = piece };
+
+      if (piece->before != NULL)
+        continue;
+      for (span.last = piece; span.last->after != NULL; span.last = span.last->after)
+        ;
+      span.end = span.last->start + span.last->size;
+      g_array_append_val (spans, span);
+    }
+}
+
+/* Lists all mapped addresses of a queue in ascending order.  No other queue has segments in the
+ * regions of this queue. */
+static GArray *
+list_spans (const TarnHeapQueue *queue)
+{
+  GArray *spans = g_array_new (FALSE, FALSE, sizeof (Span));
+
+  for (guint i = 0; i < queue->n_arenas * TARN_N_RANGES; i++)
+    list_runs (&queue->arenas[i / TARN_N_RANGES]->ranges[i % TARN_N_RANGES], spans);
+  for (const GList *link = queue->aliases.head; link != NULL; link = link->next)
+    {
+      const TarnAlias *alias = link->data;
+      Span span = { .start = alias->start,
+                    .end = alias->start + alias->piece->size,
+                    .region = alias->region };
+
+      g_array_append_val (spans, span);
+    }
+  g_array_sort (spans, compare_spans);
+  return spans;
+}
+
+/* Returns the size of an extent if it is free, and 0 otherwise. */
+static gsize
+get_free_bytes (const TarnExtent *extent)
+{
+  return extent != NULL && extent->is_free ? extent->size : 0;
+}
+
+/* Replaces *best by the gap @place if a request of @size bytes needs less memory there, or if it
+ * leaves fewer bytes free.  @beside is the number of free bytes beside the gap that the request
+ * uses.  @missing is the number of bytes that the heap must map. */
+static void
+choose (TarnPlace *best, TarnPlace place, gsize size, gsize beside, gsize missing)
+{
+  place.missing = missing;
+  place.left_over = beside + missing - size;
+  if (missing < best->missing || (missing == best->missing && place.left_over < best->left_over))
+    *best = place;
+}
+
+/* Gets the number of bytes that the heap must map beside @beside free bytes for a request of @size
+ * bytes. */
+static gsize
+get_missing (const TarnHeapRange *range, gsize size, gsize beside)
+{
+  return size > beside
+             ? _tarn_round_up (size - beside, range->heap->upstream->ops.virtual_granularity)
+             : 0;
+}
+
+/* Compares a gap with *best for a request of @size bytes to a range.  The gap lies between two
+ * mapped spans.  Either span is NULL if it is the region's start or end instead. */
+static void
+try_gap (const TarnHeapRange *range, const Span *below, const Span *above, gsize size,
+         TarnPlace *best)
+{
+  TarnHeapRegion *region = below != NULL ? below->region : above->region;
+  TarnPlace up = { .region = region,
+                   .start = below != NULL ? below->end : region->addresses.address,
+                   .end = above != NULL ? above->start : region->end,
+                   .is_gap = TRUE };
+  gsize gap = (gsize) (up.end - up.start), left, right;
+  TarnPlace down, all;
+
+  if (gap == 0)
+    return;
+  if (below != NULL && below->last != NULL && below->last->range == range)
+    up.before = below->last;
+  if (above != NULL && above->first != NULL && above->first->range == range)
+    up.after = above->first;
+  all = down = up;
+  down.goes_down = TRUE;
+  up.below = all.below = up.before != NULL ? _tarn_piece_get_last_extent (up.before) : NULL;
+  down.above = all.above = up.after != NULL ? up.after->extent : NULL;
+  left = get_free_bytes (all.below);
+  right = get_free_bytes (all.above);
+  if (left > 0 && get_missing (range, size, left) <= gap)
+    choose (best, up, size, left, get_missing (range, size, left));
+  if (right > 0 && get_missing (range, size, right) <= gap)
+    choose (best, down, size, right, get_missing (range, size, right));
+  if (left > 0 && right > 0 && left + gap + right >= size)
+    choose (best, all, size, left + right, gap);
+}
+
+/* Searches the regions of a range's queue for the gap where a request of @size bytes needs the
+ * least memory.  Stores this gap in *best if it is better than *best. */
+static void
+find_gap (const TarnHeapRange *range, gsize size, TarnPlace *best)
+{
+  g_autoptr (GArray) spans = list_spans (range->arena->queue);
+  const Span *below = NULL;
+
+  for (guint i = 0; i < spans->len; i++)
+    {
+      const Span *above = &g_array_index (spans, Span, i);
+
+      if (below != NULL && below->region != above->region)
+        {
+          try_gap (range, below, NULL, size, best);
+          below = NULL;
+        }
+      try_gap (range, below, above, size, best);
+      below = above;
+    }
+  if (below != NULL)
+    try_gap (range, below, NULL, size, best);
+}
+
+/* Returns TRUE if a range has a free extent that has nearly enough bytes for a large request.  A
+ * program that allocates such a block probably goes on with slightly larger ones. */
+static gboolean
+nearly_fits (const TarnHeapRange *range, gsize size)
+{
+  const TarnExtent *largest = _tarn_free_index_get_largest (&range->free);
+
+  return size >= LEAST_APART && largest != NULL && largest->size >= size - size / NEARLY_SHARE;
+}
+
+/* Gets a place that is apart from all other memory of a range's region: free addresses remain
+ * before it.  Returns FALSE if there are too few addresses. */
+static gboolean
+get_place_apart (const TarnHeapRange *range, gsize size, TarnPlace *place)
+{
+  TarnHeapRegion *region = range->region;
+  gsize bytes = get_missing (range, size, 0);
+
+  *place = (TarnPlace){ .region = region,
+                        .start = region->end + bytes,
+                        .end = region->addresses.address + region->size,
+                        .missing = bytes,
+                        .left_over = bytes - size };
+  return bytes <= (place->end - region->end) / APART_SHARE;
+}
+
+/* Replaces *place, which is the end of a range's region, by a better place for a request of @size
+ * bytes, if there is one.  If a free extent has nearly enough bytes, the place is apart from other
+ * memory, or above that extent.  Then the next such request needs one small segment there, even
+ * while commands use the addresses that segments have moved away from. */
+void
+_tarn_range_find_place (const TarnHeapRange *range, gsize size, TarnPlace *place)
+{
+  TarnPlace apart;
+  gboolean goes_apart = nearly_fits (range, size)
+                        && _tarn_heap_has_room (range->heap, place->missing, NULL)
+                        && get_place_apart (range, size, &apart);
+
+  if (goes_apart && get_free_bytes (place->below) < size / APART_FREE_SHARE)
+    *place = apart;
+  find_gap (range, size, place);
+  if (goes_apart && place->goes_down)
+    *place = apart;
+}
