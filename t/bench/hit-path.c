@@ -236,6 +236,21 @@ use_after_failed_event (TarnPool *pool, guint n)
   g_free (blocks);
 }
 
+/* Queues in turn, each of which has memory of its own. */
+static void
+use_queues_in_turn (TarnPool *pool, guint n)
+{
+  TarnBlock *blocks[1000];
+
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    blocks[i] = tarn_pool_allocate_ordered (pool, 4096, get_queue (i), NULL);
+  for (guint i = 0; i < n; i++)
+    tarn_block_free (
+        tarn_pool_allocate_ordered (pool, 4096, get_queue (i % G_N_ELEMENTS (blocks)), NULL));
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_block_free (blocks[i]);
+}
+
 /* 512 bytes to 8 MiB, of which N_SIZES are in use; the first one is freed first.  Hardly any size
  * comes again. */
 static void
@@ -266,6 +281,7 @@ static const struct
   { "forgotten-queues", forget_queues, FALSE },
   { "failed-event", use_after_failed_event, FALSE },
   { "heap-misses", use_many_sizes, TRUE },
+  { "queues-in-turn", use_queues_in_turn, TRUE },
 };
 
 int

@@ -230,6 +230,10 @@ check_arena (Walk *walk, const TarnArena *arena)
 {
   gsize used_before = walk->used_extents, pieces_before = walk->pieces, idle_before = walk->idle;
 
+  TARN_DEMAND (walk,
+               !arena->is_touched && arena->uncounted_bytes == 0 && arena->n_unnamed == 0
+                   && arena->left_extents == NULL,
+               "an arena that was changed, and not visited since");
   for (guint i = 0; i < TARN_N_RANGES; i++)
     check_range (walk, &arena->ranges[i]);
   demand_equal (walk, walk->used_extents - used_before, "extents in use of an arena that counts",

@@ -289,6 +289,7 @@ struct _TarnArena
   TarnHeap *heap;       /* the heap to which the arena belongs; constant */
 
   gboolean is_taken;     /* atomic; the arena's lock: TRUE if a thread holds it */
+  gboolean is_touched;   /* atomic; TRUE if the arena is in the list TarnHeap.touched */
   gsize uncounted_bytes; /* atomic; the change of the arena's bytes in use that the heap has not
                             added to TarnHeap.stats yet; a negative change wraps around */
   gssize noted_bytes;    /* a threshold: when uncounted_bytes exceeds noted_bytes, a thread computes
@@ -301,6 +302,7 @@ struct _TarnArena
    * holds the arena's lock adds the extent to this list.  A later holder of the lock frees the
    * extents. */
   TarnExtent *left_extents;
+  TarnArena *next_touched; /* the next arena in the list TarnHeap.touched */
   GQueue idle; /* the arena's idle segments, linked by TarnPiece.idle_link; longest idle first */
   gsize unrecorded_bytes; /* the bytes of segments that became idle in this arena since a request to
                              the arena last asked the heap to record an event */
@@ -530,6 +532,10 @@ struct _TarnHeap
   guint64 peak_in_visits
       TARN_WHOLE; /* atomic: the most bytes in use that threads in read sections have computed since
                      read sections were last forbidden; 0 if no thread has computed any */
+  /* Atomic; a list, linked by TarnArena.next_touched: the arenas that threads in read sections have
+   * changed since read sections were last forbidden.  Empty while they are forbidden.  The fields
+   * uncounted_bytes, n_unnamed and left_extents of all other arenas are 0. */
+  TarnArena *touched;
 
   /* The heap's lock.  A thread that holds it usually forbids read sections too. */
   TarnMutex lock __attribute__ ((aligned (TARN_CACHE_LINES)));
