@@ -9,7 +9,9 @@
  * By default a pool serves N held blocks.  new-queues: N fresh blocks, each for another queue,
  * which is never used again.  forgotten-queues: N blocks, and each queue is forgotten.
  * failed-event: fresh blocks beside N queues, after an event could not be recorded on one.
- * heap-misses: blocks of varying sizes from a heap. */
+ * heap-misses: blocks of varying sizes from a heap.  queues-in-turn: blocks of a heap, for 1,000
+ * queues in turn.  first-arguments: entries of a memo for N first arguments, which it forgets one
+ * by one. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -268,6 +270,27 @@ use_many_sizes (TarnPool *pool, guint n)
     }
 }
 
+static gpointer
+compute (gpointer first_arg, gconstpointer key, gpointer unused, GError **error)
+{
+  (void) key;
+  (void) unused;
+  (void) error;
+  return first_arg;
+}
+
+static void
+use_first_arguments (TarnPool *pool, guint n)
+{
+  TarnMemo *memo = tarn_memo_new (NULL, compute, NULL, NULL);
+
+  for (guint i = 0; i < n; i++)
+    tarn_memo_get (memo, get_queue (i), pool, NULL, NULL);
+  for (guint i = 0; i < n; i++)
+    tarn_memo_forget (memo, get_queue (i));
+  tarn_memo_unref (memo);
+}
+
 static const struct
 {
   const gchar *name;
@@ -282,6 +305,7 @@ static const struct
   { "failed-event", use_after_failed_event, FALSE },
   { "heap-misses", use_many_sizes, TRUE },
   { "queues-in-turn", use_queues_in_turn, TRUE },
+  { "first-arguments", use_first_arguments, FALSE },
 };
 
 int
