@@ -508,6 +508,7 @@ struct _TarnHeap
                               use them */
   gsize growth_bytes; /* the least size of a segment in bytes that the program set; 0 if the heap
                          chooses the size */
+  guint n_pools;      /* atomic: the number of pools over the heap */
   gint64 idle_time;   /* the time in microseconds after which the heap returns an idle segment to
                          upstream; G_MAXINT64 if it never does */
 
