@@ -492,6 +492,20 @@ test_failures (QueuesFixture *fixture, gconstpointer unused)
   queues_put (fixture, queues_take (fixture, 40 * MIB, fixture->second));
 }
 
+/* A heap has no memory for a queue out of order, and does not keep it. */
+static void
+test_out_of_order (QueuesFixture *fixture, gconstpointer unused)
+{
+  gpointer queue = tarn_testing_queue_new (fixture->queues, FALSE);
+
+  (void) unused;
+  for (guint i = 0; i < 4; i++)
+    {
+      queues_put (fixture, queues_take (fixture, (1 + i) * MIB, queue));
+      g_assert_null (queues_find (fixture, queue));
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -512,5 +526,6 @@ main (int argc, char **argv)
   queues_add ("shared", test_shared);
   queues_add ("shared-expires", test_shared_expires);
   queues_add ("failures", test_failures);
+  queues_add ("out-of-order", test_out_of_order);
   return g_test_run ();
 }
