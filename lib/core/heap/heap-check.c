@@ -247,11 +247,16 @@ check_arena (Walk *walk, const TarnArena *arena)
 static void
 check_queue (Walk *walk, const TarnHeapQueue *queue)
 {
-  gsize aliases_before = walk->aliases;
+  gsize aliases_before = walk->aliases, pieces_before = walk->pieces, idle_before = walk->idle;
 
   for (guint i = 0; i < queue->n_arenas; i++)
     check_arena (walk, queue->arenas[i]);
   walk->arenas += queue->n_arenas;
+  TARN_DEMAND (walk,
+               queue->is_watched
+                   || (walk->pieces > pieces_before && walk->idle == idle_before
+                       && queue->events.length == 0 && queue->aliases.length == 0),
+               "a queue that nobody watches");
   TARN_DEMAND (walk,
                walk->heap->is_changing || walk->aliases - aliases_before == queue->aliases.length,
                "%" G_GSIZE_FORMAT " aliases of a queue that has %u", walk->aliases - aliases_before,

@@ -38,7 +38,7 @@ date_idle (TarnArena *arena)
 }
 
 /* Adds to the heap's counters the change of an arena's bytes in use since the last call for this
- * arena. */
+ * arena.  Segments of the arena may have become idle, so the heap watches its queue. */
 static void
 add_uncounted (TarnArena *arena)
 {
@@ -50,6 +50,7 @@ add_uncounted (TarnArena *arena)
   __atomic_store_n (&arena->uncounted_bytes, 0, __ATOMIC_RELAXED);
   arena->noted_bytes = 0;
   date_idle (arena);
+  _tarn_queue_watch (arena->queue);
 }
 
 /* Raises the heap's peaks of bytes in use to @used if they are lower. */

@@ -393,7 +393,9 @@ struct _TarnHeapQueue
   /* The aliases (TarnAlias: mappings at old addresses) of the queue's segments, oldest first. */
   GQueue aliases;
 
+  gboolean is_watched;  /* TRUE if the queue is in the list TarnHeap.watched */
   GList link;           /* the link in TarnHeap.all_queues */
+  GList watched_link;   /* the link in TarnHeap.watched */
   GList forgotten_link; /* the link in TarnHeap.forgotten_queues while the heap has forgotten the
                            queue */
 };
@@ -552,6 +554,11 @@ struct _TarnHeap
   /* All queues, also the forgotten ones and the struct "nobody".  Only the thread that has set
    * is_changing removes a queue. */
   GQueue all_queues;
+  /* The queues that growth of the heap may have to do with, linked by TarnHeapQueue.watched_link:
+   * all that have an idle segment, an alias, an event, or no segment at all.  Other queues may be
+   * in the list, too, until the heap has grown.  A heap can have thousands of queues, and most of
+   * them have none of these.  Only the thread that has set is_changing removes a queue. */
+  GQueue watched;
   GQueue forgotten_queues; /* the forgotten queues, in the order in which the heap will ask whether
                               their last events are done */
   GQueue arenas;           /* the arenas of all queues, linked by TarnArena.link */
@@ -714,6 +721,7 @@ const TarnExtent *_tarn_free_index_get_largest (const TarnFreeIndex *index);
 /* Functions of heap-queue.c, for the heap's queues.  The caller holds the heap's lock.  The
  * functions that enter, drop or free queues release the lock during driver calls. */
 TarnHeapQueue *_tarn_heap_queue_new (TarnHeap *heap, gpointer handle);
+void _tarn_queue_watch (TarnHeapQueue *queue);
 void _tarn_queue_note_thread (TarnHeapQueue *queue);
 void _tarn_queue_add_arenas (TarnHeapQueue *queue);
 TarnHeapQueue *_tarn_heap_find_queue (TarnHeap *heap, gpointer handle);
@@ -724,6 +732,7 @@ void _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue);
 /* Functions of heap-event.c, for events on queues.  The caller holds the heap's lock.  All
  * functions except the first release the lock during driver calls. */
 gboolean _tarn_piece_is_quiet (const TarnPiece *piece);
+gboolean _tarn_queue_has_idle (const TarnHeapQueue *queue);
 gboolean _tarn_queue_record_last_event (TarnHeapQueue *queue, GError **error);
 void _tarn_queue_drop_events (TarnHeapQueue *queue);
 void _tarn_queue_record_if_idle (TarnHeapQueue *queue);
@@ -898,7 +907,7 @@ _tarn_arena_at (const GList *link)
   for (TarnArena *arena = _tarn_arena_at ((heap)->arenas.head); arena != NULL;                     \
        arena = _tarn_arena_at (arena->link.next))
 
-/* Iterates over the idle segments of all arenas, arena by arena.  In each arena, begins with the
+/* Iterates over the idle segments of all queues, queue by queue.  In each arena, begins with the
  * segment that has been idle for the longest time.  The loop's body may remove @piece from its
  * range, because the macro has already computed @next. */
 #define TARN_FOR_EACH_IDLE(piece, next, heap)                                                      \
