@@ -82,7 +82,7 @@ event_release (gpointer next, gpointer event)
   (void) event;
 }
 
-/* The following functions are never called. */
+/* The heap of queues-in-turn waits at its end.  No other way calls the next two functions. */
 
 static gboolean
 event_wait (gpointer next, gpointer event, gpointer queue, GError **error)
@@ -91,15 +91,14 @@ event_wait (gpointer next, gpointer event, gpointer queue, GError **error)
   (void) event;
   (void) queue;
   (void) error;
-  g_assert_not_reached ();
+  return TRUE;
 }
 
 static gpointer
 event_record_all (gpointer next, GError **error)
 {
-  (void) next;
   (void) error;
-  g_assert_not_reached ();
+  return next;
 }
 
 /* Reserves virtual memory: no address is reserved twice. */
@@ -308,11 +307,19 @@ static const struct
   { "first-arguments", use_first_arguments, FALSE },
 };
 
+/* The time stands still: what a pool or a heap does after some seconds would count, too. */
+static gint64
+get_time (void)
+{
+  return G_TIME_SPAN_SECOND;
+}
+
 int
 main (int argc, char **argv)
 {
   guint64 next = 0;
 
+  tarn_clock_set (get_time);
   for (guint i = 0; argc == 3 && i < G_N_ELEMENTS (ways); i++)
     if (strcmp (argv[1], ways[i].name) == 0)
       {
