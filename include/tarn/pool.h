@@ -159,7 +159,9 @@ typedef struct
    * - It holds at most 0.5 % of its managed_bytes, or 8 MiB if that is more.
    * - Each thread also caches up to 4 MiB, in blocks of up to 256 KiB. Besides, it caches one block
    *   of up to 4 MiB for each queue, if it frees each large block before it requests the next.
-   *   Neither is more than thread_cache_bytes.
+   *   Neither is more than thread_cache_bytes. If more than four pools are over the heap, the 4 MiB
+   *   become 16 MiB divided by the number of pools, or an eighth of the pool's managed_bytes if
+   *   that is more, but at least 256 KiB.
    * - Before the heap allocates more memory from its own upstream allocator, the pool frees as many
    *   of these blocks as it can.
    * - It frees blocks that were held for ten seconds. It looks for them mostly when a block is

@@ -4,7 +4,8 @@
 #
 # The instructions of one hit and its free, of a miss beside any number of other queues, also after
 # no event could be recorded on one of them, of a queue that is used and forgotten beside any number
-# of blocks, and of a miss over a heap, counted by callgrind: no noise, so that one too many is seen.
+# of blocks, of a miss over a heap, of queues in turn over a heap, and of a memo with many first
+# arguments, counted by callgrind: no noise, so that one too many is seen.
 # data/instructions.tsv has what they were, and with which compiler and flags; elsewhere there is
 # nothing to compare.  To renew it:
 # t/bench/instructions.t --print >t/data/instructions.tsv
@@ -13,7 +14,7 @@
 : "${DEBUG_FLAGS=-DTARN_DEBUG_LEVEL=1}"
 data=$top_srcdir/t/data/instructions.tsv
 program=$top_builddir/t/bench/hit-path
-ways='one-size mixed-sizes one-queue new-queues forgotten-queues failed-event heap-misses'
+ways='one-size mixed-sizes one-queue new-queues forgotten-queues failed-event heap-misses queues-in-turn first-arguments'
 
 compiler () {
   printf '%s' "$($CC --version 2>&1 | sed -n 1p); $T_CC_FLAGS${T_TEST_CFLAGS:+ $T_TEST_CFLAGS} $DEBUG_FLAGS"

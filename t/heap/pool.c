@@ -392,6 +392,43 @@ test_driver_calls (HeapFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (heap_get_stats (fixture).driver_calls, ==, n_calls + n_of_other);
 }
 
+/* Many pools over a heap, each with few blocks in use: together they cache no more than they use.
+ */
+static void
+test_many_pools (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnPool *pools[64];
+  TarnBlock *blocks[G_N_ELEMENTS (pools)][8] = { { NULL } };
+  TarnHeapStats stats;
+  guint32 chance = 1;
+
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (pools); i++)
+    pools[i] = tarn_pool_new (fixture->heap, NULL, NULL);
+  for (guint i = 0; i < 150 * G_N_ELEMENTS (pools); i++)
+    {
+      guint pool = i % G_N_ELEMENTS (pools), slot = i / G_N_ELEMENTS (pools) % 8;
+
+      chance = chance * 1664525 + 1013904223;
+      tarn_block_free (blocks[pool][slot]);
+      blocks[pool][slot]
+          = allocate (pools[pool], (gsize) (256 + (chance >> 16) % 256) << (chance >> 24) % 12);
+    }
+  stats = heap_get_stats (fixture);
+  for (guint i = 0; i < G_N_ELEMENTS (pools); i++)
+    {
+      TarnPoolStats of_pool = get_stats (pools[i]);
+
+      assert_valid (pools[i]);
+      g_assert_cmpuint (of_pool.held_bytes, <=, MIB / 2);
+      for (guint slot = 0; slot < G_N_ELEMENTS (blocks[i]); slot++)
+        tarn_block_free (blocks[i][slot]);
+      tarn_pool_unref (pools[i]);
+    }
+  g_assert_cmpuint (stats.peak_used_bytes, <=, 100 * MIB);
+  g_assert_cmpuint (_tarn_heap_count_pools (_tarn_heap_of (fixture->heap)), ==, 0);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -407,6 +444,7 @@ main (int argc, char **argv)
   heap_add ("pool/expire", test_expire);
   heap_add ("pool/joined-first", test_joined_first);
   heap_add ("pool/threads", test_threads);
+  heap_add ("pool/many", test_many_pools);
   g_test_add_func ("/core/heap/pool/device", test_device);
   return g_test_run ();
 }

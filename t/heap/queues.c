@@ -492,6 +492,36 @@ test_failures (QueuesFixture *fixture, gconstpointer unused)
   queues_put (fixture, queues_take (fixture, 40 * MIB, fixture->second));
 }
 
+/* A heap that grows has nothing to do with queues whose segments are all in use. */
+static void
+test_in_use (QueuesFixture *fixture, gconstpointer unused)
+{
+  const GQueue *watched = &_tarn_heap_of (fixture->heap)->watched;
+  TarnBlock *blocks[100];
+
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    blocks[i] = queues_take (fixture, KIB, tarn_testing_queue_new (fixture->queues, TRUE));
+  queues_put (fixture, queues_take (fixture, 40 * MIB, fixture->first));
+  g_assert_cmpuint (watched->length, <=, 4);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    queues_put (fixture, blocks[i]);
+}
+
+/* A heap has no memory for a queue out of order, and does not keep it. */
+static void
+test_out_of_order (QueuesFixture *fixture, gconstpointer unused)
+{
+  gpointer queue = tarn_testing_queue_new (fixture->queues, FALSE);
+
+  (void) unused;
+  for (guint i = 0; i < 4; i++)
+    {
+      queues_put (fixture, queues_take (fixture, (1 + i) * MIB, queue));
+      g_assert_null (queues_find (fixture, queue));
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -512,5 +542,7 @@ main (int argc, char **argv)
   queues_add ("shared", test_shared);
   queues_add ("shared-expires", test_shared_expires);
   queues_add ("failures", test_failures);
+  queues_add ("in-use", test_in_use);
+  queues_add ("out-of-order", test_out_of_order);
   return g_test_run ();
 }

@@ -44,6 +44,7 @@ _tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *r
   *alias
       = (TarnAlias){ .piece = piece, .region = region, .start = start, .moved_at = queue->n_begun };
   g_queue_push_tail (&queue->aliases, alias);
+  _tarn_queue_watch (queue);
   queue->has_unrecorded = TRUE;
   piece->n_aliases++;
   region->n_pieces++;
@@ -73,7 +74,7 @@ void
 _tarn_heap_end_aliases (TarnHeap *heap)
 {
   g_assert (heap->is_changing);
-  for (GList *link = heap->all_queues.head; link != NULL; link = link->next)
+  for (GList *link = heap->watched.head; link != NULL; link = link->next)
     {
       TarnHeapQueue *queue = link->data;
       const TarnAlias *oldest;

@@ -57,6 +57,12 @@ gsize _tarn_heap_get_alignment (const TarnHeap *heap);
 gsize _tarn_heap_get_max_held (const TarnHeap *heap);
 gboolean _tarn_heap_follows_pool (const TarnHeap *heap);
 
+/* Count the pools over a heap.  A pool adds itself when it is made, and removes itself when it is
+ * freed.  The caller needs no lock. */
+void _tarn_heap_add_pool (TarnHeap *heap);
+void _tarn_heap_remove_pool (TarnHeap *heap);
+guint _tarn_heap_count_pools (const TarnHeap *heap);
+
 /* Gets the size of the largest request that may share a segment (memory that the heap got from
  * upstream in one call) with other requests.  A larger request may get a segment of its own, which
  * later usually serves only other large requests.  Takes the heap's lock. */

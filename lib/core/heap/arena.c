@@ -238,6 +238,29 @@ lock (TarnArena *arena)
       g_usleep (SLEEP);
 }
 
+/* Adds an arena to the list TarnHeap.touched, unless another thread does so. */
+static __attribute__ ((noinline)) void
+add_touched (TarnArena *arena)
+{
+  TarnHeap *heap = arena->heap;
+
+  if (__atomic_exchange_n (&arena->is_touched, TRUE, __ATOMIC_RELAXED))
+    return;
+  arena->next_touched = __atomic_load_n (&heap->touched, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n (&heap->touched, &arena->next_touched, arena, TRUE,
+                                       __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+    ;
+}
+
+/* Makes sure that the heap visits an arena when read sections are forbidden the next time.  A
+ * thread calls this in a read section that changes the arena. */
+static inline void
+touch (TarnArena *arena)
+{
+  if (TARN_UNLIKELY (!__atomic_load_n (&arena->is_touched, __ATOMIC_RELAXED)))
+    add_touched (arena);
+}
+
 /* Computes the bytes that are in use in the heap now, and raises TarnHeap.peak_in_visits to this
  * number if the field is lower.  Sets TarnArena.noted_bytes, a threshold: a thread calls the
  * function again when TarnArena.uncounted_bytes exceeds it. */
@@ -247,7 +270,8 @@ note_peak (TarnArena *arena)
   TarnHeap *heap = arena->heap;
   guint64 used = heap->stats.used_bytes, peak;
 
-  TARN_FOR_EACH_ARENA (each, heap)
+  for (const TarnArena *each = __atomic_load_n (&heap->touched, __ATOMIC_ACQUIRE); each != NULL;
+       each = each->next_touched)
     used += __atomic_load_n (&each->uncounted_bytes, __ATOMIC_RELAXED);
   peak = __atomic_load_n (&heap->peak_in_visits, __ATOMIC_RELAXED);
   while ((gint64) used > (gint64) peak
@@ -344,6 +368,7 @@ take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
   extent = _tarn_range_take_quickly (_tarn_arena_get_range (arena, size), size);
   if (extent == NULL)
     return NULL;
+  touch (arena);
   note_taken (arena, extent, memory, is_due);
   if (TARN_UNLIKELY ((gssize) arena->uncounted_bytes > arena->noted_bytes))
     note_peak (arena);
@@ -538,6 +563,7 @@ _tarn_arena_end_put (const TarnArenaRef *ref)
 static inline __attribute__ ((always_inline)) void
 put (TarnArena *arena, TarnExtent *extent)
 {
+  touch (arena);
   if (TARN_LIKELY (try_lock (arena)))
     {
       arena->n_unnamed--;

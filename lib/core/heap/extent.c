@@ -450,6 +450,7 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece, const TarnPlace *
   g_queue_push_tail_link (&range->pieces, &piece->link);
   begin_idle (piece);
   piece->idle_at = _tarn_clock_now ();
+  _tarn_queue_watch (range->arena->queue);
   range->arena->n_pieces++;
   range->bytes += piece->size;
   heap->stats.pieces++;
@@ -644,17 +645,30 @@ _tarn_piece_get_last_extent (const TarnPiece *piece)
   return extent;
 }
 
+/* Gets the arena after @arena, of those whose queues are in TarnHeap.watched.  If @arena is NULL,
+ * gets the first one. */
+static const TarnArena *
+next_watched (const TarnHeap *heap, const TarnArena *arena)
+{
+  const GList *link = arena != NULL ? arena->queue->watched_link.next : heap->watched.head;
+
+  for (guint i = 1; arena != NULL && i < arena->queue->n_arenas; i++)
+    if (arena->queue->arenas[i - 1] == arena)
+      return arena->queue->arenas[i];
+  return link != NULL ? ((const TarnHeapQueue *) link->data)->arenas[0] : NULL;
+}
+
 /* Gets the idle segment after @piece, in the order of TARN_FOR_EACH_IDLE.  If @piece is NULL, gets
  * the first idle segment.  Returns NULL if there is no such segment. */
 TarnPiece *
 _tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece)
 {
   const GList *link = piece != NULL ? piece->idle_link.next : NULL;
-  const GList *arenas = piece != NULL ? piece->range->arena->link.next : heap->arenas.head;
+  const TarnArena *arena = piece != NULL ? piece->range->arena : NULL;
 
   _tarn_heap_assert_closed (heap);
-  for (; link == NULL && arenas != NULL; arenas = arenas->next)
-    link = ((const TarnArena *) arenas->data)->idle.head;
+  while (link == NULL && (arena = next_watched (heap, arena)) != NULL)
+    link = arena->idle.head;
   return link != NULL ? link->data : NULL;
 }
 

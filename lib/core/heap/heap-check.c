@@ -230,6 +230,10 @@ check_arena (Walk *walk, const TarnArena *arena)
 {
   gsize used_before = walk->used_extents, pieces_before = walk->pieces, idle_before = walk->idle;
 
+  TARN_DEMAND (walk,
+               !arena->is_touched && arena->uncounted_bytes == 0 && arena->n_unnamed == 0
+                   && arena->left_extents == NULL,
+               "an arena that was changed, and not visited since");
   for (guint i = 0; i < TARN_N_RANGES; i++)
     check_range (walk, &arena->ranges[i]);
   demand_equal (walk, walk->used_extents - used_before, "extents in use of an arena that counts",
@@ -243,11 +247,16 @@ check_arena (Walk *walk, const TarnArena *arena)
 static void
 check_queue (Walk *walk, const TarnHeapQueue *queue)
 {
-  gsize aliases_before = walk->aliases;
+  gsize aliases_before = walk->aliases, pieces_before = walk->pieces, idle_before = walk->idle;
 
   for (guint i = 0; i < queue->n_arenas; i++)
     check_arena (walk, queue->arenas[i]);
   walk->arenas += queue->n_arenas;
+  TARN_DEMAND (walk,
+               queue->is_watched
+                   || (walk->pieces > pieces_before && walk->idle == idle_before
+                       && queue->events.length == 0 && queue->aliases.length == 0),
+               "a queue that nobody watches");
   TARN_DEMAND (walk,
                walk->heap->is_changing || walk->aliases - aliases_before == queue->aliases.length,
                "%" G_GSIZE_FORMAT " aliases of a queue that has %u", walk->aliases - aliases_before,

@@ -38,21 +38,37 @@ date_idle (TarnArena *arena)
 }
 
 /* Adds to the heap's counters the change of an arena's bytes in use since the last call for this
- * arena.  The caller holds the heap's lock and has forbidden read sections. */
-void
-_tarn_arena_count (TarnArena *arena)
+ * arena.  Segments of the arena may have become idle, so the heap watches its queue. */
+static void
+add_uncounted (TarnArena *arena)
 {
   TarnHeap *heap = arena->heap;
   gsize bytes = arena->uncounted_bytes;
 
-  _tarn_heap_assert_closed (heap);
   heap->stats.used_bytes += bytes;
   heap->stats.free_bytes -= bytes;
   __atomic_store_n (&arena->uncounted_bytes, 0, __ATOMIC_RELAXED);
   arena->noted_bytes = 0;
-  heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, heap->stats.used_bytes);
-  heap->peak_lately = MAX (heap->peak_lately, heap->stats.used_bytes);
   date_idle (arena);
+  _tarn_queue_watch (arena->queue);
+}
+
+/* Raises the heap's peaks of bytes in use to @used if they are lower. */
+static void
+raise_peaks (TarnHeap *heap, gsize used)
+{
+  heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, used);
+  heap->peak_lately = MAX (heap->peak_lately, used);
+}
+
+/* Updates the heap's counters with the change of an arena's bytes in use since the last call for
+ * this arena.  The caller holds the heap's lock and has forbidden read sections. */
+void
+_tarn_arena_count (TarnArena *arena)
+{
+  _tarn_heap_assert_closed (arena->heap);
+  add_uncounted (arena);
+  raise_peaks (arena->heap, arena->heap->stats.used_bytes);
 }
 
 /* Frees the extents in TarnArena.left_extents.  Threads put extents into that list instead of
@@ -82,22 +98,24 @@ _tarn_arena_count_unnamed (TarnArena *arena)
   arena->n_unnamed = 0;
 }
 
-/* Updates the heap's counters with all changes that threads made in read sections.  The caller
- * holds the heap's lock and has forbidden read sections. */
+/* Updates the heap's counters with all changes that threads made in read sections.  Visits only the
+ * arenas in the list TarnHeap.touched, and empties this list: a heap can have thousands of arenas,
+ * and threads change few of them before read sections are forbidden again.  The caller holds the
+ * heap's lock and has forbidden read sections. */
 static void
 collect (TarnHeap *heap)
 {
-  guint64 peak;
-
-  TARN_FOR_EACH_ARENA (arena, heap)
+  for (TarnArena *arena = __atomic_exchange_n (&heap->touched, NULL, __ATOMIC_RELAXED);
+       arena != NULL; arena = arena->next_touched)
     {
+      __atomic_store_n (&arena->is_touched, FALSE, __ATOMIC_RELAXED);
       _tarn_arena_drain (arena);
-      _tarn_arena_count (arena);
+      add_uncounted (arena);
       _tarn_arena_count_unnamed (arena);
     }
-  peak = __atomic_load_n (&heap->peak_in_visits, __ATOMIC_RELAXED);
-  heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, (gsize) peak);
-  heap->peak_lately = MAX (heap->peak_lately, (gsize) peak);
+  /* Only now, because one arena may have got bytes that another arena had lost before. */
+  raise_peaks (heap, heap->stats.used_bytes);
+  raise_peaks (heap, (gsize) __atomic_load_n (&heap->peak_in_visits, __ATOMIC_RELAXED));
   __atomic_store_n (&heap->peak_in_visits, 0, __ATOMIC_RELAXED);
 }
 

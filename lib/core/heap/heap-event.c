@@ -115,6 +115,7 @@ record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
       event = g_new (TarnHeapEvent, 1);
       *event = (TarnHeapEvent){ .handle = made, .number = number, .n_refs = 1 };
       g_queue_push_tail (&queue->events, event);
+      _tarn_queue_watch (queue);
       return TRUE;
     }
   if (g_error_matches (local, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
@@ -207,8 +208,8 @@ needs_events (const TarnHeap *heap)
   return !heap->frees_in_order || g_hash_table_size (heap->queues) > 1;
 }
 
-static gboolean
-has_idle (const TarnHeapQueue *queue)
+gboolean
+_tarn_queue_has_idle (const TarnHeapQueue *queue)
 {
   for (guint i = 0; i < queue->n_arenas; i++)
     if (queue->arenas[i]->idle.length > 0)
@@ -227,7 +228,7 @@ _tarn_queue_record_if_idle (TarnHeapQueue *queue)
 {
   guint passes = queue->aliases.length > 0 ? PASSES_OF_ALIASES : PASSES;
 
-  if (!queue->has_unrecorded || (!has_idle (queue) && queue->aliases.length == 0)
+  if (!queue->has_unrecorded || (!_tarn_queue_has_idle (queue) && queue->aliases.length == 0)
       || queue->handle == NULL || !needs_events (queue->heap) || queue->n_passed++ % passes != 0)
     return;
   ask (queue);
@@ -294,7 +295,8 @@ enter_unquiet (const TarnHeap *heap)
     {
       TarnHeapQueue *queue = piece->range->arena->queue;
 
-      if (_tarn_piece_is_quiet (piece) || g_ptr_array_find (queues, queue, NULL))
+      if (_tarn_piece_is_quiet (piece)
+          || (queues->len > 0 && g_ptr_array_index (queues, queues->len - 1) == queue))
         continue;
       queue->n_calls++;
       g_ptr_array_add (queues, queue);
@@ -312,7 +314,7 @@ void
 _tarn_heap_poll_events (TarnHeap *heap)
 {
   g_assert (heap->is_changing);
-  for (GList *link = heap->all_queues.head; link != NULL; link = link->next)
+  for (GList *link = heap->watched.head; link != NULL; link = link->next)
     {
       TarnHeapQueue *queue = link->data;
 

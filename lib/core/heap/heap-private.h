@@ -308,6 +308,7 @@ struct _TarnArena
   TarnHeap *heap;       /* the heap to which the arena belongs; constant */
 
   gboolean is_taken;     /* atomic; the arena's lock: TRUE if a thread holds it */
+  gboolean is_touched;   /* atomic; TRUE if the arena is in the list TarnHeap.touched */
   gsize uncounted_bytes; /* atomic; the change of the arena's bytes in use that the heap has not
                             added to TarnHeap.stats yet; a negative change wraps around */
   gssize noted_bytes;    /* a threshold: when uncounted_bytes exceeds noted_bytes, a thread computes
@@ -320,6 +321,7 @@ struct _TarnArena
    * holds the arena's lock adds the extent to this list.  A later holder of the lock frees the
    * extents. */
   TarnExtent *left_extents;
+  TarnArena *next_touched; /* the next arena in the list TarnHeap.touched */
   GQueue idle; /* the arena's idle segments, linked by TarnPiece.idle_link; longest idle first */
   gsize unrecorded_bytes; /* the bytes of segments that became idle in this arena since a request to
                              the arena last asked the heap to record an event */
@@ -410,7 +412,9 @@ struct _TarnHeapQueue
   /* The aliases (TarnAlias: mappings at old addresses) of the queue's segments, oldest first. */
   GQueue aliases;
 
+  gboolean is_watched;  /* TRUE if the queue is in the list TarnHeap.watched */
   GList link;           /* the link in TarnHeap.all_queues */
+  GList watched_link;   /* the link in TarnHeap.watched */
   GList forgotten_link; /* the link in TarnHeap.forgotten_queues while the heap has forgotten the
                            queue */
 };
@@ -527,6 +531,7 @@ struct _TarnHeap
                               use them */
   gsize growth_bytes; /* the least size of a segment in bytes that the program set; 0 if the heap
                          chooses the size */
+  guint n_pools;      /* atomic: the number of pools over the heap */
   gint64 idle_time;   /* the time in microseconds after which the heap returns an idle segment to
                          upstream; G_MAXINT64 if it never does */
 
@@ -551,6 +556,10 @@ struct _TarnHeap
   guint64 peak_in_visits
       TARN_WHOLE; /* atomic: the most bytes in use that threads in read sections have computed since
                      read sections were last forbidden; 0 if no thread has computed any */
+  /* Atomic; a list, linked by TarnArena.next_touched: the arenas that threads in read sections have
+   * changed since read sections were last forbidden.  Empty while they are forbidden.  The fields
+   * uncounted_bytes, n_unnamed and left_extents of all other arenas are 0. */
+  TarnArena *touched;
 
   /* The heap's lock.  A thread that holds it usually forbids read sections too. */
   TarnMutex lock __attribute__ ((aligned (TARN_CACHE_LINES)));
@@ -566,6 +575,11 @@ struct _TarnHeap
   /* All queues, also the forgotten ones and the struct "nobody".  Only the thread that has set
    * is_changing removes a queue. */
   GQueue all_queues;
+  /* The queues that growth of the heap may have to do with, linked by TarnHeapQueue.watched_link:
+   * all that have an idle segment, an alias, an event, or no segment at all.  Other queues may be
+   * in the list, too, until the heap has grown.  A heap can have thousands of queues, and most of
+   * them have none of these.  Only the thread that has set is_changing removes a queue. */
+  GQueue watched;
   GQueue forgotten_queues; /* the forgotten queues, in the order in which the heap will ask whether
                               their last events are done */
   GQueue arenas;           /* the arenas of all queues, linked by TarnArena.link */
@@ -729,6 +743,7 @@ const TarnExtent *_tarn_free_index_get_largest (const TarnFreeIndex *index);
 /* Functions of heap-queue.c, for the heap's queues.  The caller holds the heap's lock.  The
  * functions that enter, drop or free queues release the lock during driver calls. */
 TarnHeapQueue *_tarn_heap_queue_new (TarnHeap *heap, gpointer handle);
+void _tarn_queue_watch (TarnHeapQueue *queue);
 void _tarn_queue_note_thread (TarnHeapQueue *queue);
 void _tarn_queue_add_arenas (TarnHeapQueue *queue);
 TarnHeapQueue *_tarn_heap_find_queue (TarnHeap *heap, gpointer handle);
@@ -739,6 +754,7 @@ void _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue);
 /* Functions of heap-event.c, for events on queues.  The caller holds the heap's lock.  All
  * functions except the first release the lock during driver calls. */
 gboolean _tarn_piece_is_quiet (const TarnPiece *piece);
+gboolean _tarn_queue_has_idle (const TarnHeapQueue *queue);
 gboolean _tarn_queue_record_last_event (TarnHeapQueue *queue, GError **error);
 void _tarn_queue_drop_events (TarnHeapQueue *queue);
 void _tarn_queue_record_if_idle (TarnHeapQueue *queue);
@@ -919,7 +935,7 @@ _tarn_arena_at (const GList *link)
   for (TarnArena *arena = _tarn_arena_at ((heap)->arenas.head); arena != NULL;                     \
        arena = _tarn_arena_at (arena->link.next))
 
-/* Iterates over the idle segments of all arenas, arena by arena.  In each arena, begins with the
+/* Iterates over the idle segments of all queues, queue by queue.  In each arena, begins with the
  * segment that has been idle for the longest time.  The loop's body may remove @piece from its
  * range, because the macro has already computed @next. */
 #define TARN_FOR_EACH_IDLE(piece, next, heap)                                                      \

@@ -66,6 +66,25 @@ set_number (TarnHeapQueue *queue, guint64 number)
   __atomic_store_n (&queue->number, number, __ATOMIC_RELAXED);
 }
 
+/* Adds a queue to the list TarnHeap.watched.  Call this when the queue may have got an idle
+ * segment, an alias or an event.  The caller holds the heap's lock, unless the heap is new. */
+void
+_tarn_queue_watch (TarnHeapQueue *queue)
+{
+  if (queue->is_watched)
+    return;
+  queue->is_watched = TRUE;
+  g_queue_push_tail_link (&queue->heap->watched, &queue->watched_link);
+}
+
+static void
+unwatch (TarnHeapQueue *queue)
+{
+  if (queue->is_watched)
+    g_queue_unlink (&queue->heap->watched, &queue->watched_link);
+  queue->is_watched = FALSE;
+}
+
 /* Makes the heap's struct for the backend's queue @handle.  The struct takes over the caller's
  * reference to that queue.  If @handle is NULL, makes the struct heap->nobody, for requests that
  * name no queue. */
@@ -81,8 +100,9 @@ _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
   /* The first event gets the number 1, because 0 is TarnPiece.idle_since of a fresh segment. */
   queue->n_begun = 1;
   queue->n_done = handle == NULL ? G_MAXUINT64 : 1;
-  queue->link.data = queue->forgotten_link.data = queue;
+  queue->link.data = queue->watched_link.data = queue->forgotten_link.data = queue;
   g_queue_push_tail_link (&heap->all_queues, &queue->link);
+  _tarn_queue_watch (queue);
   add_arena (queue);
   return queue;
 }
@@ -366,6 +386,7 @@ _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
   _tarn_assert_locked (&heap->lock);
   g_assert (!has_pieces (queue) && queue->n_calls == 0 && queue->aliases.length == 0);
   g_queue_unlink (&heap->all_queues, &queue->link);
+  unwatch (queue);
   for (guint i = 0; i < queue->n_arenas; i++)
     g_queue_unlink (&heap->arenas, &queue->arenas[i]->link);
   set_number (queue, 0);
@@ -391,8 +412,17 @@ drop (TarnHeap *heap, TarnHeapQueue *queue)
   _tarn_heap_free_queue (heap, queue);
 }
 
-/* Frees the queues that have no segment and that no call uses, except heap->nobody.  The caller has
- * set is_changing, so no other thread removes a queue from all_queues meanwhile.
+/* Returns TRUE if a queue need not be in the list TarnHeap.watched. */
+static gboolean
+is_dull (const TarnHeapQueue *queue)
+{
+  return has_pieces (queue) && !_tarn_queue_has_idle (queue) && queue->events.length == 0
+         && queue->aliases.length == 0;
+}
+
+/* Frees the queues that have no segment and that no call uses, except heap->nobody.  Removes the
+ * queues from TarnHeap.watched that need not be there any more.  The caller has set is_changing, so
+ * no other thread removes a queue from this list meanwhile.
  *
  * Releases the heap's lock for each queue that it frees.  Other threads may then add queues at the
  * end of the list.  The loop does not visit these new queues, because it might then never end: when
@@ -401,16 +431,18 @@ drop (TarnHeap *heap, TarnHeapQueue *queue)
 void
 _tarn_heap_drop_queues (TarnHeap *heap)
 {
-  const GList *last = heap->all_queues.tail;
+  const GList *last = heap->watched.tail;
   GList *next;
 
   g_assert (heap->is_changing);
-  for (GList *link = heap->all_queues.head; link != NULL; link = next)
+  for (GList *link = heap->watched.head; link != NULL; link = next)
     {
       TarnHeapQueue *queue = link->data;
 
       next = link != last ? link->next : NULL;
       if (queue != heap->nobody && !has_pieces (queue) && queue->n_calls == 0)
         drop (heap, queue);
+      else if (is_dull (queue))
+        unwatch (queue);
     }
 }

@@ -490,6 +490,24 @@ _tarn_heap_has_addresses (const TarnHeap *heap)
   return heap->has_addresses;
 }
 
+void
+_tarn_heap_add_pool (TarnHeap *heap)
+{
+  __atomic_fetch_add (&heap->n_pools, 1, __ATOMIC_RELAXED);
+}
+
+void
+_tarn_heap_remove_pool (TarnHeap *heap)
+{
+  __atomic_fetch_sub (&heap->n_pools, 1, __ATOMIC_RELAXED);
+}
+
+guint
+_tarn_heap_count_pools (const TarnHeap *heap)
+{
+  return __atomic_load_n (&heap->n_pools, __ATOMIC_RELAXED);
+}
+
 /* Returns TRUE if the limit of the pool over the heap is the heap's limit, too. */
 gboolean
 _tarn_heap_follows_pool (const TarnHeap *heap)

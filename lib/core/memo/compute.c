@@ -155,17 +155,20 @@ static TarnMemoGroup *
 add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
 {
   TarnMemoGroup *fresh = entry->group;
-  GSList *link = memo->groups;
+  TarnMemoGroup *first = g_hash_table_lookup (memo->groups, fresh->first_arg), *group = first;
 
   _tarn_assert_locked (&memo->lock);
-  while (link != NULL && !_tarn_memo_groups_equal (link->data, fresh))
-    link = link->next;
-  if (link != NULL)
-    entry->group = link->data;
+  while (group != NULL && group->id != fresh->id)
+    group = group->next;
+  if (group != NULL)
+    entry->group = group;
   else
-    memo->groups = g_slist_prepend (memo->groups, fresh);
+    {
+      fresh->next = first;
+      g_hash_table_insert (memo->groups, fresh->first_arg, fresh);
+    }
   g_queue_push_head_link (&entry->group->entries, &entry->link);
-  return link != NULL ? fresh : NULL;
+  return group != NULL ? fresh : NULL;
 }
 
 /* If a group (the entries with the same first argument) has more than max_entries entries, removes

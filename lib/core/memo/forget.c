@@ -49,13 +49,6 @@ _tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry)
   g_free (entry);
 }
 
-/* Returns TRUE if two groups have the same first argument and id. */
-gboolean
-_tarn_memo_groups_equal (const TarnMemoGroup *a, const TarnMemoGroup *b)
-{
-  return a->first_arg == b->first_arg && a->id == b->id;
-}
-
 /* Makes an empty group (the entries with the same first argument) for the first argument of @probe,
  * a lookup.  Returns NULL if the memo's function ref_first_arg returns NULL. */
 TarnMemoGroup *
@@ -88,32 +81,65 @@ _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group)
   g_free (group);
 }
 
+/* Moves the groups of a set of first arguments from the list *chain to the list @taken, and removes
+ * their entries from the memo's table.  Both lists are linked by TarnMemoGroup.next.  Returns
+ * @taken. */
+static TarnMemoGroup *
+take_of_chain (TarnMemo *memo, const Which *which, TarnMemoGroup **chain, TarnMemoGroup *taken)
+{
+  TarnMemoGroup *group;
+
+  while ((group = *chain) != NULL)
+    if (!matches (which, group->first_arg, group->id))
+      chain = &group->next;
+    else
+      {
+        *chain = group->next;
+        group->next = taken;
+        taken = group;
+        for (GList *entry = group->entries.head; entry != NULL; entry = entry->next)
+          g_hash_table_remove (memo->entries, entry->data);
+      }
+  return taken;
+}
+
+/* Removes all groups from a memo.  Returns a list of them, as take_groups () does. */
+static TarnMemoGroup *
+take_all_groups (TarnMemo *memo, const Which *which)
+{
+  TarnMemoGroup *taken = NULL;
+  GHashTableIter iter;
+  gpointer value;
+
+  g_hash_table_iter_init (&iter, memo->groups);
+  while (g_hash_table_iter_next (&iter, NULL, &value))
+    {
+      TarnMemoGroup *chain = value;
+
+      taken = take_of_chain (memo, which, &chain, taken);
+    }
+  g_hash_table_remove_all (memo->groups);
+  return taken;
+}
+
 /* Removes the groups of all first arguments in a set from a memo, and the entries of these groups
- * from the memo's table.  Returns a list of the groups, which the caller frees.  The caller has
- * called _tarn_memo_close (), which takes the memo's lock. */
-static GSList *
+ * from the memo's table.  Returns a list of the groups, linked by TarnMemoGroup.next, which the
+ * caller frees.  The caller has called _tarn_memo_close (), which takes the memo's lock. */
+static TarnMemoGroup *
 take_groups (TarnMemo *memo, const Which *which)
 {
-  GSList **link = &memo->groups, *taken = NULL;
+  TarnMemoGroup *taken, *chain;
 
   g_assert (memo->ops.max_entries > 0 || _tarn_door_is_closed (&memo->door));
   _tarn_assert_locked (&memo->lock);
-  while (*link != NULL)
-    {
-      GSList *node = *link;
-      TarnMemoGroup *group = node->data;
-
-      if (!matches (which, group->first_arg, group->id))
-        {
-          link = &node->next;
-          continue;
-        }
-      *link = node->next;
-      node->next = taken;
-      taken = node;
-      for (GList *entry = group->entries.head; entry != NULL; entry = entry->next)
-        g_hash_table_remove (memo->entries, entry->data);
-    }
+  if (which->is_any)
+    return take_all_groups (memo, which);
+  chain = g_hash_table_lookup (memo->groups, which->first_arg);
+  taken = take_of_chain (memo, which, &chain, NULL);
+  if (chain != NULL)
+    g_hash_table_insert (memo->groups, which->first_arg, chain);
+  else
+    g_hash_table_remove (memo->groups, which->first_arg);
   return taken;
 }
 
@@ -131,16 +157,18 @@ is_of (gpointer key, gpointer unused, gpointer which)
 static void
 forget (TarnMemo *memo, Which *which)
 {
-  GSList *groups;
+  TarnMemoGroup *groups, *group;
 
   _tarn_memo_close (memo);
   groups = take_groups (memo, which);
   g_hash_table_foreach_remove (memo->computations, is_of, which);
   _tarn_memo_open (memo);
 
-  for (GSList *link = groups; link != NULL; link = link->next)
-    _tarn_memo_group_free (memo, link->data);
-  g_slist_free (groups);
+  while ((group = groups) != NULL)
+    {
+      groups = group->next;
+      _tarn_memo_group_free (memo, group);
+    }
 }
 
 /* Forgets all entries of a memo. */
@@ -150,21 +178,20 @@ _tarn_memo_forget_all (TarnMemo *memo)
   forget (memo, &(Which){ .is_any = TRUE });
 }
 
-/* Returns TRUE if a memo has entries for a set of first arguments.  The caller checks this before
- * it forgets entries, because forgetting takes a call of _tarn_memo_close (), which is slow. */
+/* Returns TRUE if a memo has entries of destroyed objects at the address of an object: of a set
+ * @which with is_other_id.  The caller checks this before it forgets entries, because forgetting
+ * takes a call of _tarn_memo_close (), which is slow. */
 static gboolean
-has_any (TarnMemo *memo, const Which *which)
+has_dead (TarnMemo *memo, const Which *which)
 {
-  GSList *link;
+  const TarnMemoGroup *group;
 
   _tarn_mutex_lock (&memo->lock);
-  link = memo->groups;
-  while (link != NULL
-         && !matches (which, ((const TarnMemoGroup *) link->data)->first_arg,
-                      ((const TarnMemoGroup *) link->data)->id))
-    link = link->next;
+  group = g_hash_table_lookup (memo->groups, which->first_arg);
+  while (group != NULL && !matches (which, group->first_arg, group->id))
+    group = group->next;
   _tarn_mutex_unlock (&memo->lock);
-  return link != NULL;
+  return group != NULL;
 }
 
 /* Forgets the entries of a destroyed object if the first argument of @probe, a lookup, is a new
@@ -176,7 +203,7 @@ _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)
 {
   Which which = { .first_arg = probe->first_arg, .id = probe->id, .is_other_id = TRUE };
 
-  if (memo->ops.first_arg_id != NULL && has_any (memo, &which))
+  if (memo->ops.first_arg_id != NULL && has_dead (memo, &which))
     forget (memo, &which);
 }
 

@@ -7,16 +7,16 @@
 
 /* Checks a group and its entries.  Returns a text about a violated invariant, or NULL. */
 static const gchar *
-check_group (const TarnMemo *memo, const GSList *link)
+check_group (const TarnMemo *memo, const TarnMemoGroup *group)
 {
-  const TarnMemoGroup *group = link->data;
-
   if (group->entries.length == 0)
     return "a group is empty";
   if (memo->ops.max_entries > 0 && group->entries.length > memo->ops.max_entries)
     return "a group has more than max_entries";
-  for (const GSList *other = link->next; other != NULL; other = other->next)
-    if (_tarn_memo_groups_equal (other->data, group))
+  for (const TarnMemoGroup *other = group->next; other != NULL; other = other->next)
+    if (other->first_arg != group->first_arg)
+      return "a group is listed for another first argument";
+    else if (other->id == group->id)
       return "two groups are of one first argument";
   for (const GList *node = group->entries.head; node != NULL; node = node->next)
     {
@@ -52,11 +52,20 @@ find_violation (const TarnMemo *memo)
 {
   const gchar *violation = check_computations (memo);
   gsize n_entries = 0;
+  GHashTableIter iter;
+  gpointer first_arg, first;
 
-  for (const GSList *link = memo->groups; link != NULL && violation == NULL; link = link->next)
+  g_hash_table_iter_init (&iter, memo->groups);
+  while (violation == NULL && g_hash_table_iter_next (&iter, &first_arg, &first))
     {
-      violation = check_group (memo, link);
-      n_entries += ((const TarnMemoGroup *) link->data)->entries.length;
+      if (((const TarnMemoGroup *) first)->first_arg != first_arg)
+        violation = "a group is listed for another first argument";
+      for (const TarnMemoGroup *group = first; group != NULL && violation == NULL;
+           group = group->next)
+        {
+          violation = check_group (memo, group);
+          n_entries += group->entries.length;
+        }
     }
   if (violation == NULL && g_hash_table_size (memo->entries) != n_entries)
     violation = "the table has other entries than the groups";

@@ -74,14 +74,18 @@ struct _TarnComputation
 };
 
 /* A group: all entries of one first argument. */
-typedef struct
+typedef struct _TarnMemoGroup TarnMemoGroup;
+struct _TarnMemoGroup
 {
   gpointer first_arg; /* a reference to the object if the memo has a ref_first_arg () */
   guint64 id;
   /* A list of the group's entries (TarnMemoEntry).  In a memo with max_entries, the list is ordered
    * by last use, with the most recently used entry first. */
   GQueue entries;
-} TarnMemoGroup;
+  /* In a memo's table: the next group with the same first_arg and another id.  After the memo has
+   * forgotten the group: the next group to free. */
+  TarnMemoGroup *next;
+};
 
 typedef struct
 {
@@ -140,7 +144,7 @@ struct _TarnMemo
   /* A set of the computations in progress (TarnComputation), without those whose entries the
    * program has forgotten meanwhile. */
   GHashTable *computations;
-  GSList *groups; /* a list of TarnMemoGroup */
+  GHashTable *groups; /* maps each first_arg to the first one of its groups (TarnMemoGroup.next) */
   /* The memo's counters, except two.  stats.entries is not set.  stats.hits counts only hits that
    * took the lock; TarnMemoLocal counts the others. */
   TarnMemoStats stats;
@@ -184,7 +188,6 @@ void _tarn_memo_unregister (TarnMemo *memo);
 void _tarn_memo_forget_all (TarnMemo *memo);
 void _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe);
 void _tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry);
-gboolean _tarn_memo_groups_equal (const TarnMemoGroup *a, const TarnMemoGroup *b);
 TarnMemoGroup *_tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe);
 void _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group);
 

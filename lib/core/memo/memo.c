@@ -334,6 +334,7 @@ new_with_ops (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data, GDe
     memo->door = TARN_DOOR_CLOSED;
   memo->entries = g_hash_table_new (hash_probe, _tarn_memo_probes_equal);
   memo->computations = g_hash_table_new (hash_probe, _tarn_memo_probes_equal);
+  memo->groups = g_hash_table_new (g_direct_hash, g_direct_equal);
   memo->ref_count = 1;
   _tarn_mutex_init (&memo->lock);
   return memo;
@@ -386,10 +387,11 @@ memo_free (TarnMemo *memo)
   _tarn_memo_unregister (memo);
   /* One pass may not be enough: a function that releases a value may call the memo, which then
    * computes and keeps another value. */
-  while (memo->groups != NULL)
+  while (g_hash_table_size (memo->groups) > 0)
     _tarn_memo_forget_all (memo);
   g_hash_table_unref (memo->entries);
   g_hash_table_unref (memo->computations);
+  g_hash_table_unref (memo->groups);
   for (guint i = 0; i < memo->n_locals; i++)
     free (memo->locals[i]);
   g_free (memo->locals);

@@ -58,6 +58,15 @@ adopt (TarnPool *pool, TarnCache *cache, const TarnMetQueue *met, TarnBlock *blo
   cache->latest_own = block;
 }
 
+/* Returns TRUE if a queue has no arenas, because it is out of order. */
+static gboolean
+has_none (const TarnPool *pool, gpointer handle)
+{
+  const TarnQueue *queue = handle != NULL ? g_hash_table_lookup (pool->queues.table, handle) : NULL;
+
+  return queue != NULL && !queue->in_order;
+}
+
 /* Lets threads allocate from the arenas of a queue without a lock: adds the arenas to the pool's
  * table, unless the table has them.  If @handle is NULL, they are the arenas for requests without a
  * queue.
@@ -69,7 +78,7 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
   const TarnMetQueue *met;
-  gboolean is_known;
+  gboolean is_known, is_done;
   TarnArenaRef ref;
 
   if (cache == NULL || !__atomic_load_n (&pool->has_arenas, __ATOMIC_RELAXED))
@@ -82,8 +91,11 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
       adopt (pool, cache, met, block);
       _tarn_cache_grant (cache);
     }
+  /* A table that has arenas for the handle may have those of an earlier queue: go on, so that
+   * add_met () removes them. */
+  is_done = is_known || (met == NULL && has_none (pool, handle));
   _tarn_mutex_unlock (&pool->lock);
-  if (is_known || !_tarn_heap_meet_arena (pool->heap, handle, &ref, NULL))
+  if (is_done || !_tarn_heap_meet_arena (pool->heap, handle, &ref, NULL))
     return;
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_pool_find_met (pool, handle);

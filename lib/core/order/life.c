@@ -142,6 +142,8 @@ pool_finalize (TarnAllocator *allocator)
   _tarn_cond_clear (&pool->returning.calls.changed);
   _tarn_mutex_clear (&pool->lock);
   _tarn_allocator_clear (&pool->base);
+  if (pool->heap != NULL)
+    _tarn_heap_remove_pool (pool->heap);
   tarn_allocator_unref (pool->upstream);
   free (pool);
   tarn_pool_unref (finder);
@@ -238,6 +240,8 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->upstream = upstream;
   pool->base.level = upstream->level + 1;
   pool->heap = _tarn_heap_of (upstream);
+  if (pool->heap != NULL)
+    _tarn_heap_add_pool (pool->heap);
   _tarn_pool_init_hold (pool, &known);
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
   pool->limit.bytes = known.limit_bytes;

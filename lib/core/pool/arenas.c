@@ -235,7 +235,7 @@ take_with_locks (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gbo
 
 /* Serves a request from its queue's arena (memory of the heap for this queue) in read sections.  If
  * another thread has stopped read sections for a short time, waits until they are allowed, and
- * tries again. */
+ * tries again.  Does not wait for the heap's if the table has no arenas of the queue. */
 static TarnBlock *
 take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboolean *is_due)
 {
@@ -250,7 +250,9 @@ take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboo
       block = take (pool, cache, wanted, _tarn_arena_take, &taken, is_due);
       has_none = block == NULL && cache->spare == NULL;
       is_shut = block == NULL && taken.extent == NULL
-                && (has_none || _tarn_heap_refuses_visits (pool->heap));
+                && (has_none
+                    || (_tarn_heap_refuses_visits (pool->heap)
+                        && _tarn_pool_find_met (pool, wanted->handle) != NULL));
       _tarn_visits_end (&visits);
       if (TARN_UNLIKELY (has_none))
         _tarn_cache_change_spare (cache);

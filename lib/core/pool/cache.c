@@ -9,6 +9,11 @@
 
 #include "pool/arenas-private.h"
 
+/* See get_bytes_among_pools (). */
+#define BYTES_OF_POOLS ((gsize) 16 << 20)
+#define LEAST_BYTES ((gsize) 256 << 10)
+#define MANAGED_SHARE 8
+
 static void set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity);
 
 /* Functions that move blocks from a cache to the pool's bins.  The caller holds the pool's lock.
@@ -208,16 +213,35 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
   return bin;
 }
 
+/* Returns the largest capacity, in bytes, that the cache of a thread may have in one of many pools
+ * over a heap.  The pools cannot use each other's cached blocks.  So their caches in a thread share
+ * BYTES_OF_POOLS, but each may have LEAST_BYTES, and at least the pool's managed bytes divided by
+ * MANAGED_SHARE. */
+static gsize
+get_bytes_among_pools (const TarnPool *pool)
+{
+  gsize bytes = BYTES_OF_POOLS / _tarn_heap_count_pools (pool->heap);
+  gsize managed = _tarn_pool_get_managed (pool) / MANAGED_SHARE;
+
+  return MAX (MAX (bytes, LEAST_BYTES), managed);
+}
+
 /* Returns the largest capacity, in bytes, that a thread's cache may have.  Usually this is the
- * pool's thread_cache_bytes.  But if the program has set a bound on the bytes that the pool holds,
- * all caches together may use half of that bound, in equal shares.  Then the result is such a
- * share, or thread_cache_bytes if that is less. */
+ * pool's thread_cache_bytes.  There are two exceptions:
+ * - If the program has set a bound on the bytes that the pool holds, all caches together may use
+ *   half of that bound, in equal shares.  Then the result is such a share, or thread_cache_bytes if
+ *   that is less.
+ * - If there is no such bound, and other pools are over the same heap: get_bytes_among_pools (). */
 static gsize
 get_most_bytes (const TarnPool *pool)
 {
-  return _tarn_pool_counts_room (pool)
-             ? MIN (pool->policy.thread_cache_bytes, pool->policy.hold_bytes / 2 / pool->caches.n)
-             : pool->policy.thread_cache_bytes;
+  gsize bytes = pool->policy.thread_cache_bytes, most = bytes;
+
+  if (_tarn_pool_counts_room (pool))
+    most = pool->policy.hold_bytes / 2 / pool->caches.n;
+  else if (pool->policy.hold_bytes == 0 && _tarn_heap_count_pools (pool->heap) > 1)
+    most = get_bytes_among_pools (pool);
+  return MIN (bytes, most);
 }
 
 /* Returns the highest capacity, in blocks, that a bin may have while the capacity of the other bins
@@ -226,10 +250,11 @@ static guint
 get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
 {
   const TarnPool *pool = cache->pool;
-  gsize left = get_most_bytes (pool) - cache->reserved_bytes;
+  gsize most = get_most_bytes (pool), left = _tarn_subtract (most, cache->reserved_bytes);
   gsize n;
 
-  g_assert (cache->reserved_bytes <= get_most_bytes (pool));
+  /* A new pool over the same heap may have lowered the bound. */
+  g_assert (cache->reserved_bytes <= most || pool->policy.hold_bytes == 0);
   if (_tarn_pool_counts_room (pool))
     left = MIN (left, _tarn_pool_get_room_for_caches (pool));
   n = bin->capacity + left / _tarn_cache_get_alloc_size (cache, bin->number);
