@@ -645,33 +645,6 @@ _tarn_piece_get_last_extent (const TarnPiece *piece)
   return extent;
 }
 
-/* Gets the arena after @arena, of those whose queues are in TarnHeap.watched.  If @arena is NULL,
- * gets the first one. */
-static const TarnArena *
-next_watched (const TarnHeap *heap, const TarnArena *arena)
-{
-  const GList *link = arena != NULL ? arena->queue->watched_link.next : heap->watched.head;
-
-  for (guint i = 1; arena != NULL && i < arena->queue->n_arenas; i++)
-    if (arena->queue->arenas[i - 1] == arena)
-      return arena->queue->arenas[i];
-  return link != NULL ? ((const TarnHeapQueue *) link->data)->arenas[0] : NULL;
-}
-
-/* Gets the idle segment after @piece, in the order of TARN_FOR_EACH_IDLE.  If @piece is NULL, gets
- * the first idle segment.  Returns NULL if there is no such segment. */
-TarnPiece *
-_tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece)
-{
-  const GList *link = piece != NULL ? piece->idle_link.next : NULL;
-  const TarnArena *arena = piece != NULL ? piece->range->arena : NULL;
-
-  _tarn_heap_assert_closed (heap);
-  while (link == NULL && (arena = next_watched (heap, arena)) != NULL)
-    link = arena->idle.head;
-  return link != NULL ? link->data : NULL;
-}
-
 gsize
 _tarn_heap_get_idle_bytes (const TarnHeap *heap)
 {

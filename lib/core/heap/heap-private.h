@@ -744,6 +744,7 @@ const TarnExtent *_tarn_free_index_get_largest (const TarnFreeIndex *index);
  * functions that enter, drop or free queues release the lock during driver calls. */
 TarnHeapQueue *_tarn_heap_queue_new (TarnHeap *heap, gpointer handle);
 void _tarn_queue_watch (TarnHeapQueue *queue);
+TarnPiece *_tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece);
 void _tarn_queue_note_thread (TarnHeapQueue *queue);
 void _tarn_queue_add_arenas (TarnHeapQueue *queue);
 TarnHeapQueue *_tarn_heap_find_queue (TarnHeap *heap, gpointer handle);
@@ -789,7 +790,6 @@ void _tarn_range_cut_piece (TarnPiece *piece, gboolean stays_mapped);
 void _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last);
 TarnExtent *_tarn_piece_get_last_extent (const TarnPiece *piece);
 void _tarn_arena_free_slabs (TarnArena *arena);
-TarnPiece *_tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece);
 gsize _tarn_heap_get_idle_bytes (const TarnHeap *heap);
 gsize _tarn_heap_get_stranded_by_huge (const TarnHeap *heap);
 gsize _tarn_arena_get_bytes (const TarnArena *arena);
