@@ -37,8 +37,8 @@
 
 /* The room of a heap is the bytes that it may have above its peak of bytes in use: MIN_ROOM plus
  * the peak divided by ROOM_SHARE. */
-#define MIN_ROOM (8 * MIB)
-#define ROOM_SHARE 64
+#define MIN_ROOM (9 * MIB)
+#define ROOM_SHARE 88
 
 /* In a heap with a limit, a segment has at most the limit divided by LIMIT_PIECE_SHARE.  A segment
  * cannot move while any extent in it is in use.  If the segment is small, only few free bytes are
