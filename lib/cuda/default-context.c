@@ -196,10 +196,10 @@ open_index (TarnCudaContext *context, int index, GError **error)
          && retain_context (context, error);
 }
 
-/* Opens the primary context of any device.  Tries all devices in turn, beginning at the index that
- * is this process's local rank (see find_local_rank ()) modulo the number of devices.  The driver
- * may refuse a device that another process uses (compute mode EXCLUSIVE_PROCESS).  If it refuses
- * all devices, the error contains the reason for each device. */
+/* Opens the primary context of any device.  Tries the devices one after another, beginning at the
+ * index that is this process's local rank (see find_local_rank ()) modulo the number of devices.
+ * The driver may refuse a device that another process uses (compute mode EXCLUSIVE_PROCESS).  If it
+ * refuses all devices, the error contains the reason for each device. */
 static gboolean
 open_any (TarnCudaContext *context, int n_devices, GError **error)
 {

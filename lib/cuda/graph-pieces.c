@@ -264,7 +264,7 @@ _tarn_cuda_is_anything_captured (void)
   return __atomic_load_n (&n_captures, __ATOMIC_SEQ_CST) > 0;
 }
 
-/* Functions for streams and events (TarnAllocatorOps) */
+/* Functions that retain streams, and record, wait for and release events (TarnAllocatorOps) */
 
 /* The only event that event_record () returns.  It counts as completed. */
 #define DONE GUINT_TO_POINTER (1)
@@ -336,7 +336,7 @@ set_order (TarnAllocatorOps *ops)
   ops->event_release = event_release;
 }
 
-/* Functions for virtual memory (TarnAllocatorOps) */
+/* Functions that reserve addresses, create physical memory, and map it (TarnAllocatorOps) */
 
 static gboolean
 pieces_addresses_reserve (gpointer user_data, gsize size, TarnMemory *addresses, GError **error)

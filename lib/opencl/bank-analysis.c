@@ -22,10 +22,11 @@
 #define MIN_EXPLAINED 0.9
 
 #define MAX_BANKS 128
-/* The patterns cannot show banks whose widths add up to more bytes than this. */
+/* The patterns cannot detect banks if the number of banks times a bank's width exceeds this many
+ * bytes. */
 #define MAX_PERIOD_BYTES 1024
 
-/* Functions for access patterns, and for possible layouts of banks */
+/* Functions that list access patterns and possible layouts of banks, and count passes */
 
 /* Lists the access patterns that fit into @bytes of local memory.  The patterns have different
  * purposes:

@@ -43,16 +43,17 @@ TarnOpenclImageKinds *_tarn_opencl_image_kinds_ref (TarnOpenclImageKinds *kinds)
 void _tarn_opencl_image_kinds_unref (TarnOpenclImageKinds *kinds);
 
 /* Acquires a kind for a request: adds the kind to the set if the set lacks it, and sets *bytes to
- * the kind's number of bytes.  The kind keeps this number at least until the caller calls
- * _tarn_opencl_image_kinds_release ().  @pool: the pool of images, which must keep blocks of
- * different size in different bins.  Returns FALSE with TARN_ERROR_INVALID_SIZE if the image is too
- * large. */
+ * the size of the kind's blocks.  No other kind in the set has blocks of this size.  The kind keeps
+ * this size at least until the caller calls _tarn_opencl_image_kinds_release ().  @pool: the pool
+ * of images, which must keep blocks of different size in different bins.  Returns FALSE with
+ * TARN_ERROR_INVALID_SIZE if the image is too large. */
 gboolean _tarn_opencl_image_kinds_acquire (TarnOpenclImageKinds *kinds, TarnPool *pool,
                                            const TarnOpenclImageKind *kind, gsize *bytes,
                                            GError **error);
 
-/* Finds the kind that has a number of bytes, and acquires it.  The caller releases it by
- * _tarn_opencl_image_kinds_release ().  Returns FALSE if no kind has this number. */
+/* Finds the kind whose blocks have @bytes bytes, and acquires it.  The caller releases it by
+ * _tarn_opencl_image_kinds_release ().  Returns FALSE if no kind in the set has blocks of this
+ * size. */
 gboolean _tarn_opencl_image_kinds_acquire_by_bytes (TarnOpenclImageKinds *kinds, gsize bytes,
                                                     TarnOpenclImageKind *kind);
 void _tarn_opencl_image_kinds_release (TarnOpenclImageKinds *kinds, gsize bytes);

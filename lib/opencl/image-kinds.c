@@ -225,8 +225,9 @@ get_pixel_bytes (const cl_image_format *format)
     }
 }
 
-/* Multiplies *bytes by @by, the size of a dimension of an image.  Does nothing if @by is 0, that
- * is, if the image has no such dimension.  Returns FALSE if the product would exceed MAX_BYTES. */
+/* Multiplies *bytes by the size @by of one dimension of an image.  Does nothing if @by is 0,
+ * because the image then lacks this dimension.  Returns FALSE if the product would exceed
+ * MAX_BYTES. */
 static gboolean
 multiply (gsize *bytes, gsize by)
 {
@@ -251,7 +252,7 @@ count_bytes (const TarnOpenclImageKind *kind, gsize *bytes, GError **error)
   return FALSE;
 }
 
-/* Functions for the tables of kinds */
+/* Functions that make the tables of kinds, and look up kinds in them */
 
 static guint
 mix (guint hash, guint64 value)

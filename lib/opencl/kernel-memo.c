@@ -78,8 +78,8 @@ typedef struct
   gboolean has_device; /* TRUE if the copy has a reference to the device */
 } OwnKey;
 
-/* Copies a key for the memo.  The key is readable, because the memo copies only keys for which it
- * has computed a value. */
+/* Copies a key for the memo.  Tarn can read the struct @key: the memo copies only keys for which it
+ * has computed a value, and it computes none for a struct that Tarn cannot read. */
 static gpointer
 key_copy (gconstpointer key)
 {

@@ -63,8 +63,8 @@ static const struct
   { "opencl-device", ref_device, unref_device },
 };
 
-/* Makes a memo with the caller's functions for keys and values, and with this file's functions for
- * the first argument. */
+/* Makes a memo.  The caller's functions handle keys and values.  This file's functions handle the
+ * first argument of each lookup, which is an OpenCL object (see kinds). */
 static TarnMemo *
 memo_new (guint kind, const TarnMemoOps *theirs, TarnMemoFunc func, gpointer user_data,
           GDestroyNotify destroy)

@@ -33,7 +33,7 @@ gboolean _tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_co
                                  GError **error);
 void _tarn_opencl_home_clear (TarnOpenclHome *home);
 
-/* Sets the functions of an allocator that retain queues, and those that order the uses of memory on
+/* Sets the callbacks in @ops that retain queues, and those that order the uses of memory on
  * different queues.  The allocator's user_data must begin with a TarnOpenclHome. */
 void _tarn_opencl_set_order (TarnAllocatorOps *ops);
 

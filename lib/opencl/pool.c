@@ -65,9 +65,9 @@ free_copy (cl_event event, cl_int state, gpointer copy)
   g_free (copy);
 }
 
-/* Frees @copy, the bytes that a write reads, when the write is complete.  Makes later commands on
- * the queue wait for the write, even if the queue is out of order.  @event: the event of the write,
- * which this function releases. */
+/* Frees @copy when the write that reads it is complete.  Makes later commands on the queue wait for
+ * the write, even if the queue is out of order.  @event: the event of the write, which this
+ * function releases. */
 static gboolean
 free_after (cl_command_queue queue, cl_event event, gpointer copy, GError **error)
 {
@@ -153,7 +153,7 @@ release_buffer (cl_mem sub_buffer, gpointer buffer)
   _tarn_cl.clReleaseMemObject (buffer);
 }
 
-/* Retains a block's buffer until @sub_buffer, a sub-buffer within the block, is destroyed. */
+/* Retains a block's buffer until @sub_buffer, which lies within the block, is destroyed. */
 static gboolean
 retain_for (cl_mem buffer, cl_mem sub_buffer, GError **error)
 {

@@ -47,8 +47,8 @@ _tarn_testing_clock_join (TarnTestingClock *clock, const TarnTestingClock *other
       counts[i] = others[i];
 }
 
-/* Finds a queue that has more items before the moment @clock than before the moment @other.
- * Returns FALSE if there is none. */
+/* Finds a queue of which the moment @clock counts more items than the moment @other.  A moment
+ * counts, for each queue, the items that come before it.  Returns FALSE if there is none. */
 gboolean
 _tarn_testing_clock_find (const TarnTestingClock *clock, const TarnTestingClock *other,
                           guint *number)

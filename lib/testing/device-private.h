@@ -9,8 +9,8 @@
 
 #include <tarn/testing.h>
 
-/* Functions of the allocator of a fake device.  @user_data: the TarnTestingDevice.  The caller does
- * not hold the device's lock. */
+/* Functions that allocate and free a fake device's memory.  @user_data: the TarnTestingDevice.  The
+ * caller does not hold the device's lock. */
 gboolean _tarn_testing_device_allocate (gpointer user_data, gsize size, TarnMemory *memory,
                                         GError **error);
 void _tarn_testing_device_release (gpointer user_data, TarnMemory memory, gsize size);

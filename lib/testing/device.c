@@ -63,7 +63,7 @@ tarn_testing_device_free (TarnTestingDevice *device)
   g_free (device);
 }
 
-/* Functions of the fake device's allocator */
+/* Functions that allocate and free the fake device's memory */
 
 /* Returns TRUE if the test wants the current call to fail.  The caller holds the lock. */
 static gboolean

@@ -120,7 +120,7 @@ tarn_testing_order_touch (TarnTestingOrder *order, TarnMemory memory, gsize size
     tarn_testing_queues_touch (order->queues, get_granule (order, memory, at));
 }
 
-/* Functions of this file's allocator */
+/* Functions that implement TarnAllocatorOps by those of the pages and the queues */
 
 static const TarnAllocatorOps *
 pages_of (gpointer user_data, gpointer *pages)

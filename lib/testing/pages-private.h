@@ -45,7 +45,7 @@ struct _TarnTestingPages
   guint allocators, allocations;
   guint calls, fail_at; /* fail_at: the value of calls at the call that fails; 0 if none fails */
   gboolean fail_for_ever, has_failed;
-  TarnTestingHook hook; /* a function that each call on the device calls first; NULL if none */
+  TarnTestingHook hook; /* runs at the beginning of each call on the device; NULL if none */
   gpointer hook_data;
 };
 

@@ -90,7 +90,8 @@ look_up_event (TarnTestingQueues *queues, gpointer event, const gchar *what)
   return NULL;
 }
 
-/* Functions of the allocator with fake queues.  Their callers do not hold the lock. */
+/* Functions that implement TarnAllocatorOps with fake queues.  Their callers do not hold the lock.
+ */
 
 static void
 run_hook (TarnTestingQueues *queues, TarnTestingCall call)

@@ -107,7 +107,8 @@ struct _TarnTestingQueues
    * (n_failed) excuses one such free, and each further such free is a fault */
   guint n_freed_in_use;
   TarnTestingCall hook_call;
-  TarnTestingHook hook; /* a function that the next call of hook_call calls first; NULL if none */
+  /* runs at the beginning of the next call that hook_call names; NULL if none */
+  TarnTestingHook hook;
   gpointer hook_data;
   gchar *fault;
 };

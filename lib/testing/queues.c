@@ -167,7 +167,7 @@ tarn_testing_queue_set_capturing (TarnTestingQueues *queues, gpointer handle, gb
   _tarn_mutex_unlock (&queues->lock);
 }
 
-/* Functions for the memory that commands use, and for its faults */
+/* Functions that note which commands use memory, and report faults in these uses */
 
 static void
 memory_free (gpointer data)

@@ -81,8 +81,8 @@ typedef struct
 
   /* Returns TRUE if all commands that use a cached block are known to be done. */
   gboolean (*is_done) (const TarnBlock *block);
-  /* Records the events for which the host is going to wait before the pool returns @blocks, a
-   * linked list of blocks, upstream.  Records none if the host need not wait. */
+  /* Records the events for which the host must wait before the pool returns the blocks in the
+   * linked list @blocks upstream.  Records none if the host need not wait. */
   void (*record_returning) (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted);
   /* Returns the memory of a block upstream although commands may still use the memory.  The block
    * is in state RETIRED, so no request can get it.  Returns FALSE with an error, and does nothing,

@@ -304,8 +304,8 @@ _tarn_allocator_get_default_queue (TarnAllocator *direct)
   return direct->ops.frees_in_order ? NULL : _tarn_allocator_get_fresh_queue (direct);
 }
 
-/* Functions of direct allocators, which call a backend for every block.  Heaps also use these
- * functions. */
+/* Functions that allocate and free blocks of direct allocators, which call a backend for every
+ * block.  Heaps also use these functions. */
 
 /* Allocates memory from a direct allocator.  If the backend is out of memory, calls its reclaim
  * function and retries once. */

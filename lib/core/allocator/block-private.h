@@ -154,8 +154,9 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
      * - A request gets a cached block.
      * - A request gets a struct for a new block or for an arena's block.  The struct is vacant, or
      *   retired if it was used before.
-     * - The program releases the last reference to a shared block.  Tarn then frees the block.
-     * - The pool is about to free a block that it set aside earlier (upstream/aside.c). */
+     * - The program releases the last reference to a shared block.  The block becomes active, and
+     *   Tarn frees it.
+     * - The pool begins to free a block that it set aside earlier (upstream/aside.c). */
     case TARN_BLOCK_ACTIVE:
       return before == TARN_BLOCK_HELD || before == TARN_BLOCK_VACANT
              || before == TARN_BLOCK_RETIRED || before == TARN_BLOCK_SHARED
@@ -225,7 +226,8 @@ _tarn_block_update_share (TarnBlock *block)
 typedef struct _TarnOrigin TarnOrigin;
 struct _TarnOrigin
 {
-  guint64 time TARN_WHOLE; /* the time in nanoseconds on the recording's clock; 0 if unknown */
+  /* the request's time in nanoseconds on the recording's clock; 0 if unknown */
+  guint64 time TARN_WHOLE;
   guint32 tag, stack, thread;
 };
 

@@ -144,7 +144,7 @@ _tarn_thread_register (void)
   return thread;
 }
 
-/* Functions for slots, in which threads keep items for pools */
+/* Functions that assign slots, in which threads keep items for pools */
 
 /* Returns the number of a slot, in which each thread can keep an item for one pool.  Takes a free
  * slot if there is one, and makes a new slot otherwise.  The numbers count from 0.  @at_end frees
@@ -203,7 +203,8 @@ _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Functions for locks for read sections (TarnDoor) */
+/* Functions that close and open the locks of read sections (TarnDoor), and begin read sections that
+ * need a fence */
 
 /* The number of times that a writer yields the processor while it waits for a reader to leave its
  * read section.  After that, the writer sleeps between its checks. */
@@ -266,9 +267,9 @@ visit_processors (void)
 /* Makes every reader execute a fence after all stores of this thread, usually by membarrier.
  *
  * If the kernel begins to refuse membarrier, this function uses substitutes.  It needs them only
- * for locks that were opened before the refusal, because the readers of these locks may rely on the
- * writer's membarrier.  A lock that is opened after the refusal allows only read sections in which
- * the reader executes the fence itself.
+ * for locks that a writer opened before the refusal (see thread-private.h), because their readers
+ * may rely on the writer's membarrier.  If a writer opens a lock after the refusal, it allows only
+ * read sections in which the reader executes the fence itself.
  *
  * The first substitute is visit_processors ().  If it fails, this function waits for STORING_TIME.
  * This is enough in practice: a processor executes a fence when it switches to another thread, and

@@ -25,8 +25,8 @@ typedef struct
   TarnTicket *newest;
   guint64 last;  /* the serial number of the call that began last */
   guint64 ended; /* the number of ended calls that had an effect, such as freed memory */
-  /* The number of threads that wait.  If it is 0, a call that ends makes no broadcast, which would
-   * be a system call. */
+  /* The number of threads that wait until a call in the list ends.  If it is 0,
+   * _tarn_tickets_end () makes no broadcast, which would be a system call. */
   guint n_waiting;
   TarnCond changed;
 } TarnTickets;

@@ -44,9 +44,9 @@
 /* Returns the settings of the variable TARN_DEBUG.  They apply to each pool without settings of its
  * own. */
 const TarnDebugSettings *_tarn_debug_get_settings (void);
-/* Reads the debug settings of a pool from @text, the option TarnPoolOptions.debug, which has the
- * syntax of TARN_DEBUG.  If @text is NULL, the pool gets the settings of the variable TARN_DEBUG.
- * Returns FALSE with an error if a word of @text is wrong. */
+/* Reads the debug settings of a pool from @text, which is the value of TarnPoolOptions.debug and
+ * has the syntax of TARN_DEBUG.  If @text is NULL, the pool gets the settings of the variable
+ * TARN_DEBUG.  Returns FALSE with an error if a word of @text is wrong. */
 gboolean _tarn_debug_read (const gchar *text, TarnDebugSettings *settings, GError **error);
 
 /* Returns N if a pool checks its invariants at each Nth request; 0 if it never checks them. */
@@ -87,7 +87,7 @@ typedef struct
   gboolean is_stuck;
   GList link;       /* the link in the queue TarnGuarded.quarantine */
   guint n_looks;    /* number of threads that read the memory now, without TarnGuarded.lock */
-  gboolean is_left; /* TRUE if the last thread that n_looks counts has to free the block */
+  gboolean is_left; /* TRUE if the last of the n_looks threads has to free the block */
 } TarnDebugBlock;
 
 /* The allocator that Tarn puts between a debugged pool and its upstream allocator.
@@ -250,7 +250,7 @@ typedef struct
   guint8 byte; /* the value of the byte at the offset @first */
 } TarnContentsChange;
 /* Compares bytes that the host has read with the expected byte.  If some of them differ, extends
- * @change, the range of changed bytes, so that it contains them.  @offset: the offset of @bytes in
+ * the range @change of changed bytes, so that it contains them.  @offset: the offset of @bytes in
  * the checked memory.  A signal handler may call this function. */
 void _tarn_contents_compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte,
                                    gboolean *is_changed, TarnContentsChange *change);

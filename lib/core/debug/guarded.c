@@ -70,8 +70,8 @@ release_part (const TarnGuarded *self, const TarnDebugBlock *block)
     _tarn_call (self->direct, part_release, block->memory, block->size);
 }
 
-/* Adds @size, the bytes of a block that is about to be allocated, to self->taken_bytes.  Returns
- * FALSE with an error if the sum would exceed the limit. */
+/* Adds the @size bytes of a block that the caller is about to allocate to self->taken_bytes.
+ * Returns FALSE with an error if the sum would exceed the limit. */
 static gboolean
 reserve (TarnGuarded *self, gsize size, GError **error)
 {

@@ -18,7 +18,8 @@ get_end (const TarnDebugBlock *block)
 }
 
 /* Returns the offset, in a block's memory, of the guards before the user's part.  If a gap
- * (unmapped addresses, gaps.c) follows the block, only the last bytes of the margin are guards. */
+ * (unmapped addresses, gaps.c) follows the block, only the last bytes before the user's part are
+ * guards. */
 static gsize
 get_front (const TarnGuarded *self, const TarnDebugBlock *block)
 {
@@ -41,7 +42,7 @@ _tarn_guards_fill (const TarnGuarded *self, const TarnDebugBlock *block, GError 
                                  TARN_DEBUG_GUARD_BYTE, error);
 }
 
-/* Functions for guards that the host can read without the driver */
+/* Functions that find out whether the host can read guards without the driver, and check guards */
 
 static gboolean
 host_sees (const TarnDebugBlock *block, gsize start, gsize end, guint8 byte)

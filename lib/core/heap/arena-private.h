@@ -90,10 +90,10 @@ void _tarn_heap_look_after (TarnHeap *heap, gpointer handle);
 TarnExtent *_tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory);
 void _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory);
 
-/* Functions for heaps whose users get sub-buffers instead of addresses.  The driver's sub-buffer
- * for an extent (a range of the heap's memory) is called a part.  The pool makes the part after it
- * has taken the extent, and releases the part before it frees the extent.  The caller must be in no
- * read section, and must not hold the heap's lock. */
+/* Functions that make and release sub-buffers, for heaps whose users get no addresses.  The
+ * driver's sub-buffer for an extent (a range of the heap's memory) is called a part.  The pool
+ * makes the part after it has taken the extent, and releases the part before it frees the extent.
+ * The caller must be in no read section, and must not hold the heap's lock. */
 gboolean _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory,
                                GError **error);
 void _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory memory);

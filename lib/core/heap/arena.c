@@ -205,7 +205,7 @@ _tarn_arena_return (TarnHeap *heap, TarnExtent *extent)
   _tarn_heap_unlock (heap);
 }
 
-/* Functions for threads in a read section */
+/* Functions that take and free extents in a read section */
 
 static gboolean
 try_lock (TarnArena *arena)

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Bounds two costs of a heap whose memory is hardly more than its peak of bytes in use.  If several
- * threads or queues allocate in turn, such a heap does these two things again and again:
+ * threads or queues allocate alternately, such a heap does these two things again and again:
  * - It moves segments (memory that upstream allocated in one call) between queues or addresses.
  *   Each move costs driver calls.
  * - It makes pools flush thread caches, that is, return the blocks in the caches to the heap.
@@ -16,9 +16,9 @@
  * when requests have needed no moves or flushes for some time.
  *
  * If a heap has few bytes in use, but many queues, its room is too small for one segment per queue.
- * If these queues need memory in turn, each takes a segment from another queue.  So the pools tell
- * the heap how many queues their threads use in turn (pool/arena-table.c), and the heap may have
- * TARN_ARENA_ROOM bytes of room for each of these queues.
+ * If these queues alternately need memory, each takes a segment from another queue.  So the pools
+ * tell the heap how many queues their threads use alternately (pool/arena-table.c), and the heap
+ * may have TARN_ARENA_ROOM bytes of room for each of these queues.
  *
  * The functions _tarn_heap_choose_sparing () and _tarn_heap_note_turns () take the heap's lock. The
  * caller of each other function here holds the lock. */
@@ -45,7 +45,7 @@
 #define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 4
 
-/* A pool raises TarnHeapChurn.turns, the number of queues that need memory in turn.  With each
+/* A pool raises TarnHeapChurn.turns, the number of queues that alternately need memory.  With each
  * TIME_STEP that passes, the number falls by turns / TURNS_FALL, rounded up. */
 #define TURNS_FALL 8
 
@@ -77,7 +77,7 @@ add (TarnHeapChurn *churn, guint64 n)
 
 /* Adds 1 to each budget for each TIME_STEP that has passed since the last addition.  Halves the
  * growth of the heap's room (the bytes that it may have above its peak) for each HALF_LIFE in this
- * time.  Lowers churn->turns, the number of queues that need memory in turn (TURNS_FALL). */
+ * time.  Lowers churn->turns, the number of queues that alternately need memory (TURNS_FALL). */
 static void
 note_time (TarnHeapChurn *churn)
 {
@@ -93,10 +93,10 @@ note_time (TarnHeapChurn *churn)
   churn->at += steps * TIME_STEP;
 }
 
-/* Does nothing unless the heap's peak of bytes in use has risen by PEAK_STEP or more.  Adds to the
- * budgets of moves and flushes, but only if the heap's room (the bytes that it may have above its
- * peak) has its usual size.  If the room has grown, takes the bytes by which the peak has risen
- * from the room's growth, because the heap may now have these bytes as a part of its peak. */
+/* Does nothing unless the heap's peak of bytes in use has risen by PEAK_STEP or more.  The heap's
+ * room is the number of bytes that it may have above its peak.  If the room has its usual size,
+ * adds to the budgets of moves and flushes.  If the room has grown, subtracts the peak's rise from
+ * this growth, because the higher peak already allows the heap these bytes. */
 static void
 note_peak (TarnHeapChurn *churn, guint64 peak)
 {
@@ -121,9 +121,9 @@ go_beyond (TarnHeap *heap, guint64 extra)
 }
 
 /* Lets the heap's room grow.  The room is the number of bytes that the heap may have above its peak
- * of bytes in use.  It grows by the @missing bytes of a request, plus the bytes by which the heap
- * already exceeds @target, the bytes that it may have with its present room.  Returns FALSE if the
- * room would exceed its bound. */
+ * of bytes in use.  It grows by the @missing bytes of a request, plus the bytes that the heap
+ * already has above @target.  @target: the bytes that the heap may have if its room does not grow.
+ * Returns FALSE if the room would exceed its bound. */
 static gboolean
 add_room (TarnHeap *heap, gsize missing, gsize target)
 {
@@ -216,9 +216,9 @@ _tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
   return sparing;
 }
 
-/* Sets the number of queues that need memory in turn to @n, unless the number is higher already.
- * The heap may then get memory for @n queues.  note_time () lowers the number again.  A pool calls
- * this if the heap lacks memory for some of the @n queues that its threads use in turn. */
+/* Raises the number of queues that alternately need memory to @n, unless it is higher already.  The
+ * heap may then get memory for @n queues.  note_time () lowers the number again.  A pool calls this
+ * if its threads use @n queues alternately, and the heap lacks memory for some of them. */
 void
 _tarn_heap_note_turns (TarnHeap *heap, guint n)
 {

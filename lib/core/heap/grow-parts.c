@@ -323,8 +323,8 @@ find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
 
 /* Decides whether a request takes a segment from another queue.  The other queue may want the
  * segment back soon, and each move of a segment makes all threads wait.  So if queues take segments
- * from each other in turn, the heap allocates a little more memory instead, unless that would
- * exceed its limit. */
+ * from each other again and again, the heap allocates a little more memory instead, unless that
+ * would exceed its limit. */
 static gboolean
 pay_for_move (TarnHeap *heap, gsize needed)
 {

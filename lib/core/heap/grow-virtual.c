@@ -66,7 +66,7 @@ memory_at (guint64 address)
   return memory;
 }
 
-/* Functions for regions (reserved addresses) */
+/* Functions that reserve and release regions of addresses, and find free addresses */
 
 /* Reserves a region of addresses for a range.  If the driver refuses the usual size, tries half of
  * it, and so on, as long as @needed bytes fit into the region. */
@@ -523,7 +523,7 @@ is_least (const TarnHeap *heap, gsize size, gsize missing)
   return size == ops_of (heap)->virtual_granularity || (size <= missing && _tarn_heap_stays (heap));
 }
 
-/* Adds memory at a place for a request of @wanted bytes.  Tries in turn
+/* Adds memory at a place for a request of @wanted bytes.  Tries to add these, one after another:
  * - a fresh segment of the usual size
  * - a fresh segment of the missing bytes, if that is less
  * - an idle segment

@@ -33,7 +33,7 @@
 
 /* The heap assumes that the program does not name a queue again soon if MANY_LATER queues have been
  * added to the heap after it, and its segments have been idle for UNNAMED_TIME microseconds.  Pools
- * serve up to MANY_LATER queues that are used in turn without a wait. */
+ * serve up to MANY_LATER queues that the program uses alternately without a wait. */
 #define MANY_LATER 288
 #define UNNAMED_TIME (20 * G_TIME_SPAN_MILLISECOND)
 

@@ -174,8 +174,8 @@ typedef struct
  * range maps the next segment.  No segment is mapped at end or at a higher address: either these
  * addresses were never used, or the heap has unmapped the segments that were there.
  *
- * Invariant: the segment last_piece and the extent last_extent, if not NULL, end at the address
- * end. */
+ * Invariant: the segment last_piece and the extent last_extent, if not NULL, end at the address in
+ * the field end. */
 struct _TarnHeapRegion
 {
   /* The range for which the heap reserved this region; constant.  The range maps new segments here
@@ -190,8 +190,9 @@ struct _TarnHeapRegion
   guint n_pieces;    /* the number of segments and aliases (TarnAlias) in the region */
   gboolean has_lost; /* TRUE if a segment stays mapped in the region for ever, so the heap must not
                         release the region's addresses */
-  TarnPiece *last_piece;   /* the segment that ends at the address end; NULL if there is none */
-  TarnExtent *last_extent; /* the extent that ends at the address end; NULL if there is none */
+  /* the segment whose last byte is just before the field end; NULL: none */
+  TarnPiece *last_piece;
+  TarnExtent *last_extent; /* the extent whose last byte is just before the field end; NULL: none */
 };
 
 /* A place where the heap can map a segment for a request: free addresses at the end of a region
@@ -460,7 +461,7 @@ typedef struct
   /* The number of requests for which the field extra would have exceeded its usual bound, in a heap
    * with more than two arenas (go_beyond ()). */
   guint n_beyond;
-  guint turns; /* the number of queues that need memory in turn (_tarn_heap_note_turns ()) */
+  guint turns; /* the number of queues that alternately need memory (_tarn_heap_note_turns ()) */
 } TarnHeapChurn;
 
 /* The functions and constants that tell how a heap gets memory from upstream.  grow-virtual.c
@@ -623,7 +624,7 @@ struct _TarnHeap
  * - TARN_ARENA_ROOM bytes for each arena after the first two, which are one queue's arena and the
  *   arena of heap->nobody (_tarn_heap_count_for_room () counts the arenas).  This number is at most
  *   the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE.
- * - TARN_ARENA_ROOM bytes for each queue that needs memory in turn with others.  There are
+ * - TARN_ARENA_ROOM bytes for each queue that needs memory alternately with others.  There are
  *   TarnHeapChurn.turns such queues, but no more than the heap has queues (without heap->nobody and
  *   the forgotten ones). */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)

@@ -448,8 +448,8 @@ heap_finalize (TarnAllocator *allocator)
   free (heap);
 }
 
-/* The class of all heaps.  Its functions for blocks are those in the table of allocators that call
- * the driver directly. */
+/* The class of all heaps.  For blocks, a heap uses the functions of direct allocators, which call
+ * the driver for each block. */
 static const TarnAllocatorClass heap_class = {
   .kind = "heap",
   .trace_class = TARN_TRACE_HEAP,

@@ -55,10 +55,10 @@ take_anywhere (TarnHeapQueue *queue, gsize size, gsize alignment)
   return extent;
 }
 
-/* Makes the host wait for all commands on @other, a queue that a request did not name, because they
- * may still use the memory of @extent.  Does not wait if @other is heap->nobody, whose free memory
- * no command uses.  If the wait fails, frees the extent and returns NULL.  Releases the heap's lock
- * during the wait. */
+/* Makes the host wait for all commands on the queue @other, because they may still use the memory
+ * of @extent, which a request for another queue has taken.  Does not wait if @other is
+ * heap->nobody, whose free memory no command uses.  If the wait fails, frees the extent and returns
+ * NULL.  Releases the heap's lock during the wait. */
 static TarnExtent *
 await_for (TarnHeapQueue *other, TarnExtent *extent)
 {
@@ -192,8 +192,8 @@ get_range (const TarnHeapQueue *queue, gsize size)
   return _tarn_arena_get_range (_tarn_queue_get_arena (queue), size);
 }
 
-/* Takes a free extent of at least @size bytes for a request that names @queue.  Tries these steps
- * in turn:
+/* Takes a free extent of at least @size bytes for a request that names @queue.  Tries these steps,
+ * one after another:
  * - It takes an extent from an arena of @queue.
  * - If the heap is nearly full, it takes free bytes beside extents in use of any queue
  *   (take_hole ()).

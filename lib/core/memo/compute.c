@@ -317,7 +317,7 @@ take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *
 
 /* Begins a computation if nobody else has computed the entry or is computing it.  If the memo has
  * the entry, returns NULL.  If another call is computing the entry, returns that call's
- * computation, with a new reference.  Otherwise adds @own, the caller's computation, to the memo's
+ * computation, with a new reference.  Otherwise adds the caller's computation @own to the memo's
  * table, and returns @own. */
 static TarnComputation *
 begin (TarnMemo *memo, TarnComputation *own)

@@ -194,7 +194,7 @@ has_dead (TarnMemo *memo, const Which *which)
   return group != NULL;
 }
 
-/* Forgets the entries of a destroyed object if the first argument of @probe, a lookup, is a new
+/* Forgets the entries of a destroyed object if the first argument of the lookup @probe is a new
  * object at the same address.  Does not look for destroyed objects at other addresses: it would
  * have to call first_arg_id (), the function that returns an object's id, for objects that may be
  * destroyed. */
@@ -250,7 +250,7 @@ tarn_memo_clear (TarnMemo *memo)
   _tarn_memo_end_call (memo, has_begun);
 }
 
-/* Functions for all memos of the process */
+/* Functions that forget entries in all memos of the process */
 
 static TarnMutex lock = TARN_MUTEX_INIT; /* guards the list of all memos */
 static GQueue memos;                     /* all memos, linked by all_link, the newest first */

@@ -172,8 +172,9 @@ void _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe
 gboolean _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id);
 
 /* Ends a call in which the memo calls functions of the program.  These functions may release the
- * program's last reference, so the call begins with _tarn_try_ref (), which keeps the memo alive.
- * This function releases that reference.  @has_begun: the result of _tarn_try_ref (). */
+ * program's last reference to the memo, so the call begins with _tarn_try_ref (), which keeps the
+ * memo alive.  This function releases that reference.  @has_begun: the result of _tarn_try_ref ().
+ */
 void _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun);
 
 /* Functions of compute.c */

@@ -99,7 +99,7 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
     return;
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_pool_find_met (pool, handle);
-  /* Adds the arenas if the table has no arenas of the queue, or outdated ones. */
+  /* Adds the arenas if the table has none for the queue, or has outdated ones. */
   if (met == NULL || met->ref.number < ref.number)
     add_met (pool, handle, &ref);
   met = _tarn_pool_find_met (pool, handle);

@@ -108,7 +108,7 @@ _tarn_use_clear_event (TarnPool *pool, TarnUse *use)
     _tarn_event_unref (pool, g_steal_pointer (&use->event));
 }
 
-/* Returns TRUE if @use, a queue's use of @block, needs an event.  A use without an event needs one.
+/* Returns TRUE if a queue's use @use of @block needs an event.  A use without an event needs one.
  * If the block is cached, a use whose event is not recorded yet needs one, too, because recording
  * may still fail.  If the block is still being freed, the free is recording this event, and the use
  * needs no other. */
@@ -147,9 +147,9 @@ _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error)
                error->message);
 }
 
-/* Sets @handle, an event of the backend, as the event of a use of a block.  The event is late: it
- * was not recorded by the block's free.  If the use already has an event, because another thread
- * has made the pool forget the queue meanwhile, keeps that event, and drops the new one. */
+/* Sets the event of a use of a block to the backend's event @handle.  The event is late: it was not
+ * recorded by the block's free.  If the use already has an event, because another thread has made
+ * the pool forget the queue meanwhile, keeps that event, and drops the new one. */
 static void
 set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
 {

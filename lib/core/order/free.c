@@ -81,8 +81,8 @@ get_wanted_queue (const TarnPool *pool, const TarnBlock *block)
   return queue;
 }
 
-/* Records an event on @wanted, the queue that get_wanted_queue () returned, and drops the caller's
- * reference to the queue.  The event is for the queue's cached blocks, and for @block, which is
+/* Records an event on the queue @wanted, which get_wanted_queue () returned, and drops the caller's
+ * reference to this queue.  The event is for the queue's cached blocks, and for @block, which is
  * being freed.  The pool cannot be freed meanwhile, because @block keeps it alive.  The caller
  * holds the pool's lock; this function releases the lock while it records, and takes it again. */
 static void
@@ -245,9 +245,9 @@ free_slowly (TarnPool *pool, TarnBlock *block)
   _tarn_pool_unlock_and_give_back (pool, retired, FALSE);
 }
 
-/* Frees a block that belongs to an arena: returns it to the arena without taking the pool's lock.
- * Returns FALSE if free_slowly () has to free the block.  Examples are a block that belongs to no
- * arena, a traced block, and a free that has to check the cache for room (LOOKS_FOR_ROOM). */
+/* Frees a block without the pool's lock by returning it to its arena.  Returns FALSE if
+ * free_slowly () has to free the block: for example, because the block belongs to no arena, because
+ * blocks are traced, or because the free has to check the cache for room (LOOKS_FOR_ROOM). */
 static inline gboolean
 free_at_once (TarnPool *pool, TarnBlock *block)
 {

@@ -42,8 +42,8 @@ take_first (TarnPool *pool, TarnBin *bin, gsize size, const TarnQueue *queue, Su
  * lock. */
 
 /* Takes an idle block, which no queue uses, for a request.  Before that, moves idle blocks of the
- * request's size to the pool's idle bin.  Tries these places in turn, and stops at the first one
- * that has such blocks:
+ * request's size to the pool's idle bin.  Looks in these places, one after another, and stops at
+ * the first one that has such blocks:
  *
  *     1. this thread's cache
  *     2. the blocks that threads have handed over to other threads
@@ -129,7 +129,8 @@ take_ready (TarnPool *pool, TarnCache *cache, TarnRequest *request)
   return block;
 }
 
-/* Functions for blocks that a request may use after a wait.  Their callers hold the pool's lock. */
+/* Functions that find blocks which a request may use after a wait.  Their callers hold the pool's
+ * lock. */
 
 /* Returns TRUE if an event is in the list of events about which a request asks the driver. */
 static gboolean
@@ -146,9 +147,9 @@ asks_about (const TarnRequest *request, const TarnEvent *event)
  * only at the topmost MAX_SEEN blocks of the bin.  If several blocks have the same single event,
  * adds this event once.
  *
- * Takes these blocks from the bottom and from the top in turn.  The events of the lowest blocks
- * were recorded first, so they have usually completed first if the host runs ahead of the queues.
- * But if long-running commands use the lowest blocks, idle blocks may be at the top. */
+ * Takes one block from the bottom, then one from the top, and so on.  The events of the lowest
+ * blocks were recorded first, so they have usually completed first if the host runs ahead of the
+ * queues.  But if long-running commands use the lowest blocks, idle blocks may be at the top. */
 static void
 note_events (TarnPool *pool, TarnRequest *request)
 {

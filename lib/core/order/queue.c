@@ -280,9 +280,9 @@ share_last_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, Tarn
   _tarn_block_update_share (block);
 }
 
-/* Sets @event, the queue's last event, in all blocks of the queue's share (free lists), and moves
- * them to the recorded bins, the free lists of blocks with events.  Returns the number of
- * blocks. */
+/* Moves all blocks of the queue's share (its free lists) to the recorded bins (the free lists of
+ * blocks with events).  Sets the event of each block to @event, the queue's last event.  Returns
+ * the number of blocks. */
 static guint
 record_own (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {
@@ -301,8 +301,8 @@ record_own (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
   return n;
 }
 
-/* Returns TRUE if @queue uses a block, and this use does not have @event, the queue's last event,
- * yet. */
+/* Returns TRUE if @queue uses a block, and the event of this use is not @event, the queue's last
+ * event. */
 static gboolean
 is_used_still (const TarnBlock *block, const TarnQueue *queue, const TarnEvent *event)
 {

@@ -28,8 +28,8 @@ struct _TarnRedirect
   guint n_refs;
 };
 
-/* The record in which redirections store the pool that serves the calling thread's next request.
- * NULL if the thread needs no record. */
+/* The record of the calling thread's next request.  It stores the pool that redirect functions have
+ * chosen for the request.  NULL if the thread needs no record. */
 static _Thread_local TarnServer *followed;
 
 /* Makes redirections store in @server->other which pool serves the calling thread's next request to

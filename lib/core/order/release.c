@@ -163,8 +163,8 @@ record_block (TarnPool *pool, GHashTable *events, TarnBlock *block)
     }
 }
 
-/* Records the events for which the host is going to wait before the pool returns @blocks, a list of
- * blocks, to upstream.  Records one event for each queue, or one event for all queues if the
+/* Records the events for which the host must wait before the pool returns the blocks in the list
+ * @blocks to upstream.  Records one event for each queue, or one event for all queues if the
  * backend does not keep queues alive.  If an event cannot be recorded, _tarn_pool_give_back_used ()
  * tries again, and reports the error. */
 void

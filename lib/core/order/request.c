@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Serves requests.  Each request tries these sources of memory in turn:
+ * Serves requests.  Each request tries these sources of memory, one after another:
  *
  *     1. the thread's cache            pool/cache-private.h, without a lock
  *     2. the arena of the queue        pool/arenas.c, without a lock; only if the pool is over a

@@ -93,9 +93,9 @@ _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block)
   _tarn_block_update_share (block);
 }
 
-/* Adds @fresh, the queue on which the backend makes fresh memory ready, to the queues that use a
- * block.  @fresh is NULL if there is no such queue.  Clears is_unready of the block in
- * both cases, because from now on any other queue that gets the block waits for @fresh. */
+/* Adds @fresh to the queues that use a block.  @fresh is the queue on which the backend makes fresh
+ * memory ready.  It is NULL if there is no such queue.  Clears is_unready of the block in both
+ * cases, because from now on any other queue that gets the block waits for @fresh. */
 void
 _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh)
 {

@@ -311,10 +311,10 @@ _tarn_pool_end_arenas (TarnPool *pool)
         pool->met.places[i].is_going = TRUE;
       drop_going (pool);
     }
-  /* drop_going () must come before _tarn_pool_end_grants ().  It returns the blocks that threads
-   * keep for temporaries to their arenas, and subtracts their bytes from the threads' managed
-   * bytes.  If it came later, threads could allocate these bytes again without the pool's lock,
-   * although their grants have ended. */
+  /* drop_going () comes first: it returns the blocks in TarnCache.kept to their arenas, and so
+   * lowers the managed bytes of their threads.  _tarn_pool_end_grants () then lowers each thread's
+   * grant to its managed bytes.  In the other order, a thread could still allocate the bytes of its
+   * returned blocks without the pool's lock. */
   _tarn_pool_end_grants (pool);
   __atomic_store_n (&pool->has_arenas, FALSE, __ATOMIC_RELAXED);
   _tarn_pool_open (pool, was_open);

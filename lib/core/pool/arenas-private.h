@@ -132,9 +132,8 @@ _tarn_cache_make_block (TarnPool *pool, TarnCache *cache, const TarnWanted *want
   return block;
 }
 
-/* Gets the element of TarnCache.kept in which a thread keeps a block for temporaries of a queue.  A
- * temporary is a block that a thread frees before it allocates the next block.  Several queues may
- * share an element. */
+/* Gets the element of TarnCache.kept for a queue.  There a thread that frees each block before it
+ * allocates the next one keeps a block.  Several queues may share an element. */
 static inline TarnBlock **
 _tarn_cache_get_kept_place (TarnCache *cache, gpointer handle)
 {

@@ -42,10 +42,9 @@
 #define TAKEN_IN_TURN 256
 #define LOOK_TIME G_TIME_SPAN_SECOND
 
-/* A thread serves some requests with blocks that it keeps for temporaries (TarnCache.kept).  A
- * temporary is a block that a thread frees before it allocates the next one.  After each
- * KEPT_IN_TURN requests that kept blocks have served, the thread checks whether other queues may
- * need idle memory of the latest request's queue. */
+/* A thread that frees each block before it allocates the next one keeps a block for its next
+ * request (TarnCache.kept).  After each KEPT_IN_TURN requests that kept blocks have served, the
+ * thread checks whether other queues may need idle memory of the latest request's queue. */
 #define KEPT_IN_TURN 256
 
 /* The number of times that a thread tries to enter a read section, before it takes the locks of the
@@ -113,9 +112,10 @@ read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 
          == 0;
 }
 
-/* Serves a request with a block that the thread keeps for temporaries (blocks that it frees before
- * it allocates the next one).  Removes the block from TarnCache.kept, makes the block active, and
- * counts a hit.  @place is the block's element in TarnCache.kept. */
+/* Serves a request with a block from TarnCache.kept, where a thread that frees each block before it
+ * allocates the next one keeps a block for its next request.  Removes the block from
+ * TarnCache.kept, makes it active, and counts a hit.  @place is the block's element in
+ * TarnCache.kept. */
 static inline TarnBlock *
 take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 {
@@ -131,11 +131,11 @@ take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                    gboolean *is_due);
 
-/* Takes a block for a request.  First looks at the block that the thread keeps for temporaries of
- * the request's queue (TarnCache.kept).  A temporary is a block that a thread frees before it
- * allocates the next one.  If the kept block cannot serve the request, makes a new block from the
- * queue's arenas.  Returns NULL if it can make no block.  If upstream must first make an object (a
- * part) for the new block's memory, also returns NULL, and stores the memory range in *taken. */
+/* Takes a block for a request.  First looks in TarnCache.kept, where a thread that frees each block
+ * before it allocates the next one keeps a block for its next request of the same queue.  If the
+ * kept block cannot serve the request, makes a new block from the queue's arenas.  Returns NULL if
+ * it can make no block.  If upstream must first make an object (a part) for the new block's memory,
+ * also returns NULL, and stores the memory range in *taken. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent take_extent,
       TarnTaken *taken, gboolean *is_due)
@@ -357,9 +357,9 @@ _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
   return block != NULL && block->share == handle ? block : NULL;
 }
 
-/* Removes from TarnCache.kept the block that a thread keeps for temporaries of a queue (blocks that
- * it frees before it allocates the next one).  Returns the kept block to its arena.  If the arena
- * cannot take the block, puts it into the pool's bin. */
+/* Removes the block of a queue from TarnCache.kept, where a thread that frees each block before it
+ * allocates the next one keeps a block for its next request.  Returns the kept block to its arena.
+ * If the arena cannot take the block, puts it into the pool's bin. */
 void
 _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
 {
@@ -374,9 +374,9 @@ _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
     _tarn_pool_put_batch (cache->pool, block, block, 1);
 }
 
-/* Empties TarnCache.kept, the array of the blocks that a thread keeps for temporaries (blocks that
- * it frees before it allocates the next one).  Returns each kept block to its arena.  If the arena
- * cannot take a block, puts the block into the pool's bin. */
+/* Empties TarnCache.kept, where a thread that frees each block before it allocates the next one
+ * keeps a block of each queue.  Returns each kept block to its arena.  If the arena cannot take a
+ * block, puts the block into the pool's bin. */
 void
 _tarn_cache_return_all_kept (TarnCache *cache)
 {
@@ -397,11 +397,11 @@ put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
   return met != NULL && _tarn_arena_put (&met->ref, block->extent);
 }
 
-/* Frees @block.  Usually returns @block to its arena.  If the thread should keep @block for
- * temporaries (blocks that it frees before it allocates the next one), puts @block into the
- * thread's cache.  Then the block that the cache kept before, if any, returns to its arena.  Stores
- * in *goes the block that returned to its arena, or NULL if none did.  Returns FALSE if the caller
- * has to take the pool's lock.  The thread is in a read section. */
+/* Frees @block.  Usually returns @block to its arena.  But if the thread frees each block before it
+ * allocates the next one, its cache may keep @block for the next request.  Then the block that the
+ * cache kept before, if any, returns to its arena.  Stores in *goes the block that returned to its
+ * arena, or NULL if none did.  Returns FALSE if the caller has to take the pool's lock.  The thread
+ * is in a read section. */
 static inline gboolean
 free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -421,10 +421,10 @@ free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
 }
 
 /* Frees @block in one read section.  The caller must not be in a read section.  Usually returns
- * @block to its arena.  If the thread should keep @block for temporaries (blocks that it frees
- * before it allocates the next one), puts @block into the thread's cache.  Then the block that the
- * cache kept before, if any, returns to its arena.  If the function returns FALSE, it has freed
- * nothing, and the caller tries slower functions. */
+ * @block to its arena.  But if the thread frees each block before it allocates the next one, its
+ * cache may keep @block for the next request.  Then the block that the cache kept before, if any,
+ * returns to its arena.  If the function returns FALSE, it has freed nothing, and the caller tries
+ * slower functions. */
 gboolean
 _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

@@ -19,7 +19,7 @@
  * a bin again for the next block of its size.  With more empty bins, the table frees them. */
 #define MANY_EMPTY 256
 
-/* Functions for tables of bins, and for the batches of a bin */
+/* Functions that make tables of bins, find bins in them, and note a bin's batches */
 
 static void
 bin_free (gpointer data)
@@ -192,7 +192,7 @@ add_batch (TarnBin *bin, TarnBlock *last, gsize n)
   bin->batches[bin->n_batches++] = (TarnBatch){ last, n };
 }
 
-/* Functions for queues' bins, and for the fields of recorded bins that describe these bins */
+/* Functions that keep a recorded bin's fields about queues' bins up to date */
 
 /* Removes a queue's bin from the list TarnBin.unasked, if the bin is in this list.  The list
  * contains the queues' bins of one size that have blocks and are not wanted.  A bin is wanted if
@@ -265,9 +265,9 @@ _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
 
 /* Functions that put blocks into bins, or take blocks out of bins */
 
-/* Updates the number of empty bins in the table of @bin.  Call this after @bin got its first block
- * or lost its last one.  If the pool may move blocks between queues, also counts how many queues'
- * bins of this size have blocks. */
+/* Updates the number of empty bins in the table that has @bin.  Call this after @bin got its first
+ * block or lost its last one.  If @bin is a queue's bin and the pool may move blocks between
+ * queues, also updates the number of queues that have blocks of this size. */
 static void
 note_change (TarnPool *pool, TarnBin *bin)
 {
@@ -558,7 +558,7 @@ _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint ma
   return n;
 }
 
-/* Functions for blocks that come to the pool, become active, or leave the pool */
+/* Functions that add blocks to the pool, make them active, or remove them from the pool */
 
 /* Makes a block active (in use) for a request of @size bytes, and adds these bytes to the active
  * bytes. */

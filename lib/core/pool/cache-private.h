@@ -71,7 +71,7 @@
  * cache, if the cache's counters have not changed for this time since another thread first read
  * their present values.  Without such a time, two threads that read the counters of a busy thread
  * right after each other would consider the busy thread idle.  The busy thread would lose its
- * blocks, and would in turn take blocks from other threads. */
+ * blocks, and would then take blocks from other threads itself. */
 #define TARN_IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
 /* A pool keeps at most this many abandoned caches: caches of ended threads, for new threads. */
@@ -137,8 +137,8 @@ struct _TarnMetQueue
   gboolean is_going;
 };
 
-/* The most blocks that a cache keeps for temporaries (blocks that a thread frees before it
- * allocates the next one).  Each kept block is for a different queue (TarnCache.kept). */
+/* The most blocks that a cache keeps in TarnCache.kept, each for the requests of a different queue.
+ */
 #define TARN_CACHE_KEPT 8
 
 /* A thread cache: the cached blocks that one thread has of one pool.
@@ -231,9 +231,10 @@ struct _TarnCache
   /* The number of temporaries from arenas in succession.  A temporary is a block that the thread
    * frees before it takes the next one. */
   guint n_own_temporaries;
-  /* Atomic: the blocks that the thread keeps for temporaries (arenas-private.h).  The index is a
-   * hash of the block's queue.  An element is NULL if the thread keeps no such block.  A kept block
-   * serves requests of its queue for at most the block's size. */
+  /* Atomic: a thread that frees each block before it allocates the next one keeps a block of each
+   * queue here (arenas-private.h).  The index is a hash of the block's queue.  An element is NULL
+   * if the thread keeps no such block.  A kept block serves requests of its queue for at most the
+   * block's size. */
   TarnBlock *kept[TARN_CACHE_KEPT];
 
   /* The bins.  They stand near the beginning of the struct, because an instruction with a small

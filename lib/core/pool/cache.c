@@ -106,9 +106,9 @@ _tarn_pool_flush (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Returns TRUE if a cache may have blocks of a queue: if it keeps any block for temporaries (blocks
- * that a thread frees before it allocates the next one), or if a bin for the queue has a capacity
- * above 0.  The caller holds the pool's lock. */
+/* Returns TRUE if a cache may have blocks of a queue: if it keeps any block for a thread that frees
+ * each block before it allocates the next one (TarnCache.kept), or if a bin for the queue has a
+ * capacity above 0.  The caller holds the pool's lock. */
 static gboolean
 has_any_of (const TarnCache *cache, gconstpointer handle)
 {
@@ -195,7 +195,7 @@ find_place (TarnCache *cache, guint32 number, gpointer handle)
 
 /* Gets a cache's bin for a size and a queue.  If the cache has no such bin, adds the bin.  If
  * another bin is in the slot for the new bin, first moves the blocks of that other bin to the
- * pool's bin. */
+ * pool's own bins. */
 static TarnCacheBin *
 assign_place (TarnCache *cache, guint32 number, gpointer handle)
 {
@@ -539,8 +539,8 @@ get_top (const TarnCacheBin *bin)
   return (guint32) (GPOINTER_TO_SIZE (bin->top) / sizeof (TarnBlock));
 }
 
-/* Updates the notes about a bin: the most blocks that the bin has had, and whether its top block
- * has changed. */
+/* Updates the notes about a bin, which cover the present window (TarnSeenBin): the most blocks that
+ * the bin has had, and whether its top block has changed. */
 static void
 see_bin (const TarnCacheBin *bin, TarnSeenBin *seen)
 {

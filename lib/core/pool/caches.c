@@ -29,10 +29,10 @@
  * bins. */
 #define MOST_COARSE_BITS (TARN_CACHE_HOME_BITS - 5)
 
-/* Frees a cache whose thread has ended, after it has moved the cache's blocks and counts to the
- * pool.  At least two other caches must remain.  If only one cache remained, the pool would take
- * that cache's peak for the peak of the whole pool, although the peak does not include the bytes of
- * the freed cache.  The caller holds the pool's lock. */
+/* Moves the blocks and counts of a cache whose thread has ended to the pool, then frees the cache.
+ * At least two other caches must remain.  If only one cache remained, the pool would take that
+ * cache's peak for the peak of the whole pool, although the peak does not include the bytes of the
+ * freed cache.  The caller holds the pool's lock. */
 static void
 cache_free (TarnCache *cache)
 {

@@ -7,7 +7,7 @@
 
 #include "pool/cache-private.h"
 
-/* Returns the higher one of @peak, a peak of active bytes, and @active, a count of active bytes.
+/* Returns the new peak of active bytes: the higher one of the old peak @peak and the count @active.
  * Ignores @active if it is negative.  A count can be negative, because the pool may have counted
  * frees whose allocations a thread's cache has not reported yet.  A negative count, stored as a
  * gsize, is higher than @managed, the managed bytes.  A test of the sign bit would be wrong,
@@ -133,8 +133,8 @@ add_held (const TarnCache *cache, TarnPoolStats *stats)
   }
 }
 
-/* Adds to *stats the blocks that a cache keeps for temporaries (blocks that a thread frees before
- * it allocates the next one). */
+/* Adds to *stats the blocks in TarnCache.kept, where a thread that frees each block before it
+ * allocates the next one keeps a block of each queue. */
 static void
 add_kept (const TarnCache *cache, TarnPoolStats *stats)
 {

@@ -25,7 +25,7 @@ hash_memory (gconstpointer data)
 
 /* Returns TRUE if @a and @b are the same block.  If one of them is a probe (a struct with which the
  * index is searched), returns TRUE if both have the same address, and the same size or ANY_SIZE.
- * Only a probe has a source of NULL. */
+ * The field source is NULL in a probe, and in no other block. */
 static gboolean
 is_match (gconstpointer a, gconstpointer b)
 {

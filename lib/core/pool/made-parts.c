@@ -64,11 +64,12 @@ _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *want
   return NULL;
 }
 
-/* Starts the free of @block in a read section.  Usually @block itself returns to its arena.  If the
- * thread keeps @block for temporaries (blocks that it frees before it allocates the next one), the
- * block that the thread kept before returns instead.  Stores the returning block in *goes, or NULL
- * if there is none, and sets its state to ENDING.  The pool counts this block as active until it
- * has returned to its arena.  Returns FALSE if the caller has to take the pool's lock. */
+/* Starts the free of @block in a read section.  Usually @block itself returns to its arena.  But if
+ * the thread frees each block before it allocates the next one, its cache may keep @block for the
+ * next request.  Then the block that the cache kept before returns instead.  Stores the returning
+ * block in *goes, or NULL if there is none, and sets its state to ENDING.  The pool counts this
+ * block as active until it has returned to its arena.  Returns FALSE if the caller has to take the
+ * pool's lock. */
 static gboolean
 begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -97,12 +98,12 @@ begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Starts the free of @block.  Usually @block itself returns to its arena.  If the thread keeps
- * @block for temporaries (blocks that it frees before it allocates the next one), the block that
- * the thread kept before returns instead.  Stores the returning block in *goes, or NULL if there is
- * none, and sets its state to ENDING.  The caller then asks upstream to release the part of this
- * block (its object, such as a sub-buffer).  If the caller has to take the pool's lock instead,
- * returns FALSE and does nothing. */
+/* Starts the free of @block.  Usually @block itself returns to its arena.  But if the thread frees
+ * each block before it allocates the next one, its cache may keep @block for the next request.
+ * Then the block that the cache kept before returns instead.  Stores the returning block in *goes,
+ * or NULL if there is none, and sets its state to ENDING.  The caller then asks upstream to release
+ * the part of this block (its object, such as a sub-buffer).  If the caller has to take the pool's
+ * lock instead, returns FALSE and does nothing. */
 gboolean
 _tarn_pool_begin_to_go (TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {

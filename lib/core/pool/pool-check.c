@@ -312,8 +312,8 @@ check_uses (Walk *walk)
 
 /* Checks that TarnReturning.bytes is the sum of TarnGiveBack.unreserved_bytes over the running
  * calls.  Also checks that the limit's ceiling (TarnLimit.ceiling_bytes) is not below the pool's
- * bytes: managed, reserved, returning and charged ones.  Subtracts each of these four numbers from
- * the ceiling in turn, because their sum may overflow. */
+ * bytes: managed, reserved, returning and charged ones.  Subtracts these four numbers from the
+ * ceiling one after another, because their sum may overflow. */
 static void
 check_limit (Walk *walk)
 {
@@ -393,8 +393,8 @@ check_cache (Walk *walk, const TarnCache *cache)
   demand_equal (walk, "what a thread may keep", reserved_bytes, cache->reserved_bytes);
 }
 
-/* Checks the blocks that a thread keeps for temporaries (blocks that it frees before it allocates
- * the next one).  The caller has stopped the pool's read sections. */
+/* Checks TarnCache.kept, where a thread that frees each block before it allocates the next one
+ * keeps a block of each queue.  The caller has stopped the pool's read sections. */
 static void
 check_kept (Walk *walk, const TarnCache *cache)
 {

@@ -157,7 +157,7 @@ typedef struct
    * before it allocates the next one. */
   gsize max_kept, max_temporary;
   gsize asked_cache_bytes; /* the value of TarnPoolOptions.thread_cache_bytes */
-  /* The most bytes in a thread cache: asked_cache_bytes, or less over a heap. */
+  /* The most bytes in a thread cache: asked_cache_bytes, or fewer if the pool is over a heap. */
   gsize thread_cache_bytes;
   guint thread_cache_blocks;
   /* The number of blocks in a batch that a thread hands over, or 0 if threads hand over no
@@ -257,8 +257,8 @@ typedef struct
   TarnQueue *latest; /* the queue that was looked up last; NULL: none */
   guint n_unused;    /* number of queues in the table to which nothing has a reference */
   GQueue unrecorded; /* a list of TarnQueue, linked by unrecorded_link */
-  /* An array of TarnQueue: queues that were removed from TarnMet.  The pool drops its references to
-   * them later. */
+  /* An array of TarnQueue: queues that the pool has removed from its table of arenas (TarnMet).
+   * _tarn_pool_drop_released_queues () drops the references to them. */
   GPtrArray *released;
   /* A list of queues (gone) and a list of events (gone_events) that _tarn_pool_unlock_and_sweep ()
    * releases. */
@@ -282,7 +282,7 @@ typedef struct
    * is a turn of a queue (_tarn_pool_note_turn ()).  A shortage of the table is an insertion while
    * was_full is TRUE. */
   guint n_shortages;
-  gboolean was_full; /* TRUE if the table was full in this period */
+  gboolean was_full; /* TRUE if this table has been full in the present period (n_shortages) */
   /* The queue of the latest request for which the heap lacked free memory.  Only for comparison of
    * pointers. */
   const TarnQueue *in_turn;

@@ -33,9 +33,9 @@ is_too_large (const TarnPool *pool, const TarnBlock *block)
              && block->alloc_size > _tarn_pool_get_room (pool));
 }
 
-/* Caches ("holds") a freed block.  If @cache, the thread's cache, is not NULL and has room for the
- * block, puts it there.  Otherwise puts it into the pool's bin.  Returns FALSE if the caller should
- * return the block to upstream. */
+/* Caches ("holds") a freed block.  Puts it into the thread's cache @cache if that is not NULL and
+ * has room.  Otherwise puts it into the pool's bin.  Returns FALSE if the caller should return the
+ * block to upstream. */
 static gboolean
 hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

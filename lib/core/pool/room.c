@@ -40,9 +40,10 @@ begin (TarnPool *pool)
     _tarn_pool_flush_closed (pool);
 }
 
-/* Ends the wait of one request for a pool.  If no other request waits, allows the pool's read
- * sections again.  Otherwise wakes the other requests, because memory that this request had taken
- * may be free again.  The caller holds the pool's lock. */
+/* Ends the wait of one request that waited for memory of @pool.  If no other request waits, allows
+ * the pool's read sections again.  Otherwise wakes the other requests: this request may have taken
+ * memory in an attempt that failed, and a failed attempt has woken nobody
+ * (_tarn_pool_note_failed_call ()).  The caller holds the pool's lock. */
 static void
 end (TarnPool *pool)
 {

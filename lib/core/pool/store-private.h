@@ -111,7 +111,7 @@ struct _TarnBins
  *
  * Invariants, which _tarn_pool_check () checks:
  *
- *     Each block in a bin has the bin's size, and uses that fit the kind of the bin.
+ *     Each block in a bin has the bin's size, and fits the kind of the bin (see TarnBin).
  *     No block with the field exact set is in a bin. After has_ended is set, no block is in a bin.
  *     If the bytes of held blocks are bounded, each block in a bin is in one of the lists by age.
  *     n_recorded counts the blocks in recorded bins. */

@@ -163,7 +163,7 @@ _tarn_record_write (gint file, gconstpointer bytes, gsize size)
   pthread_sigmask (SIG_BLOCK, &broken, &before);
   n = write (file, bytes, size);
   code = errno;
-  /* The kernel sends the signal also after a part of the bytes was written. */
+  /* The kernel can send SIGPIPE even if write () has written some of the bytes. */
   if (n < (gssize) size && is_mine)
     while (sigtimedwait (&broken, NULL, &none) < 0 && errno == EINTR)
       ;

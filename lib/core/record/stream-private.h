@@ -23,10 +23,10 @@ struct _TarnRecordBuffer
   guint32 stream;         /* the number of the stream whose events are in the buffer */
   /* The time when the buffer got its first event, in nanoseconds since the recording began. */
   guint64 time;
-  gsize committed; /* atomic; the number of bytes of the events that the thread has finished */
+  gsize committed; /* atomic; the number of bytes of the events in the buffer that are complete */
   /* The number of bytes that are in the file.  Only the recorder's thread uses this field. */
   gsize written;
-  gsize n_events; /* the number of events that the thread has finished */
+  gsize n_events; /* the number of events in the buffer that are complete */
   /* The number of events that are in the file.  May already count a few events that the next write
    * adds to the file. */
   gsize n_written;
@@ -63,9 +63,9 @@ struct _TarnStream
 
 /* Makes a stream, and adds it to the list of all streams. */
 TarnStream *_tarn_recorder_add_stream (void);
-/* Passes @full, the full buffer of a stream, to the recorder's thread, and gives the stream an
- * empty buffer.  @full is NULL if the stream has no buffer.  Returns the empty buffer, or NULL if
- * there is none. */
+/* Passes a stream's full buffer @full to the recorder's thread, and gives the stream an empty
+ * buffer.  @full is NULL if the stream has no buffer.  Returns the empty buffer, or NULL if there
+ * is none. */
 TarnRecordBuffer *_tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBuffer *full);
 /* Returns the time when the recording began, on the clock of _tarn_record_get_time (). */
 guint64 _tarn_recorder_get_start (void);

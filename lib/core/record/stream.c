@@ -311,9 +311,9 @@ is_step (TarnTraceKind kind)
     }
 }
 
-/* Sets the time of the thread's latest step (a recorded call by the program) to the time of an
- * event, in microseconds.  Computes the time only from numbers that are in the recording's file, so
- * a replay of the recording gets the same time. */
+/* Sets the time of the thread's latest step (a recorded call by the program) to the time of the
+ * event that @writer has written, in microseconds.  Computes the time only from numbers that are in
+ * the recording's file, so a replay of the recording gets the same time. */
 static inline void
 note_step (const Writer *writer)
 {

@@ -108,8 +108,8 @@ write_explanation (const TarnLocalMemory *memory, const Array *array, guint axis
   return g_string_free (g_steal_pointer (&text), FALSE);
 }
 
-/* Updates @worst, the worst bank conflict found so far.  In @bank, @multiplicity work items
- * conflict.  If these are more than in @worst, replaces @worst by the conflict in @bank.  If the
+/* Updates @worst, the worst bank conflict found so far, if @multiplicity work items conflict in
+ * @bank.  If these are more than in @worst, replaces @worst by the conflict in @bank.  If the
  * numbers are equal, keeps the conflict whose text is greater by strcmp (). */
 static void
 consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis,

@@ -423,8 +423,8 @@ resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GA
   return TRUE;
 }
 
-/* Finds the first platform of @choices, an array of OpenCL platforms, that a name matches.  Removes
- * all other platforms from @choices.  Fails if the name matches no platform. */
+/* Finds the first OpenCL platform in the array @choices that a name matches.  Removes all other
+ * platforms from @choices.  Fails if the name matches no platform. */
 static gboolean
 resolve_platform (const Resolver *resolver, const TarnSelectionName *name, GArray *choices,
                   GError **error)

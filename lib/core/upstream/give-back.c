@@ -26,10 +26,10 @@ _tarn_pool_get_ended (const TarnPool *pool)
          + (pool->reclaim.group != NULL ? _tarn_group_get_ended (pool->reclaim.group) : 0);
 }
 
-/* Announces that this thread returns @blocks, a list that may be empty, to upstream.  The caller
- * has taken the blocks out of the free lists in the same critical section, and still holds the
- * pool's lock.  So for other threads, each block is either cached or being returned at every
- * moment. */
+/* Announces that this thread is about to return the blocks in the list @blocks to upstream.  The
+ * list may be empty.  The caller has taken the blocks out of the free lists in the same critical
+ * section, and still holds the pool's lock.  So for other threads, each block is either cached or
+ * being returned at every moment. */
 void
 _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks)
 {

@@ -205,8 +205,8 @@ describe_charge (const TarnPool *pool)
   return g_strdup_printf (" and %" G_GSIZE_FORMAT " charged", pool->limit.charged_bytes);
 }
 
-/* Appends to @parts, a list in an error message, an item that counts toward the limit, such as
- * "blocks in use take 4096".  Appends nothing if @bytes is 0.  Adds @bytes to *sum. */
+/* Appends an item that counts toward the limit, such as "blocks in use take 4096", to the list
+ * @parts of an error message.  Appends nothing if @bytes is 0.  Adds @bytes to *sum. */
 static void
 append_part (GString *parts, const gchar *name, gsize bytes, gsize *sum)
 {

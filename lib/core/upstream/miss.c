@@ -36,7 +36,7 @@
 typedef struct
 {
   gsize size;         /* the number of bytes that the program asked for */
-  gsize rounded_size; /* the alloc_size of blocks in the bin for this size */
+  gsize rounded_size; /* the alloc_size of the blocks in the bin for @size bytes */
   /* The alignment in bytes that the memory must have.  Cached blocks possibly lack it, so the
    * request needs fresh memory from upstream.  0 if any alignment will do; then a cached block can
    * serve the request, too. */
@@ -49,7 +49,8 @@ typedef struct
   /* TRUE if the last attempt would have exceeded the pool's limit, so the pool did not ask
    * upstream. */
   gboolean exceeds_limit;
-  gboolean was_short;     /* TRUE if an attempt failed, or had to return cached blocks first */
+  /* TRUE if an attempt to get memory failed, or the pool first returned cached blocks */
+  gboolean was_short;
   guint64 n_driver_calls; /* the number of calls to the driver for memory, in all attempts */
   /* The number of driver calls in the last attempt.  The pool adds it to its counter when the
    * attempt has ended. */

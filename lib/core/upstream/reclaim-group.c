@@ -61,8 +61,8 @@ _tarn_pool_get_group (TarnPool *pool)
   return pool->reclaim.group != NULL ? tarn_reclaim_group_ref (pool->reclaim.group) : NULL;
 }
 
-/* Functions for the members of a group.  To read a pool's reclaim.group, a thread holds the pool's
- * lock; to change it, the thread also holds the group's lock. */
+/* Functions that add pools to a group, and remove them.  To read a pool's reclaim.group, a thread
+ * holds the pool's lock; to change it, the thread also holds the group's lock. */
 
 static TarnPool *
 get_member (const TarnReclaimGroup *group, guint i)
@@ -187,7 +187,7 @@ _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
   tarn_reclaim_group_unref (group);
 }
 
-/* Functions that return memory of a group's members to upstream */
+/* Functions for calls that return memory of a group's pools to upstream */
 
 /* Adds a call to the group's list of calls that are returning memory of a member to upstream. */
 void
@@ -371,10 +371,10 @@ give_back_of_richest (TarnReclaimGroup *group, gsize wanted, GHashTable *tried, 
   return TRUE;
 }
 
-/* Returns cached blocks of one member of the group to upstream.  Asks the members in turn for
+/* Returns cached blocks of one member of the group to upstream.  Asks one member after another for
  * @wanted bytes, until one returns a block.  A member chooses blocks for that many bytes, but
  * perhaps it cannot return these blocks: for example, if they are blocks of a queue that is being
- * captured.  So if no member returns a block, asks the members in turn for all of their cached
+ * captured.  So if no member returns a block, asks one member after another for all of its cached
  * blocks.  If that fails, too, trims the upstream allocators of all members.  Returns the bytes of
  * the returned blocks, or else the bytes that the upstream allocators returned. */
 gsize

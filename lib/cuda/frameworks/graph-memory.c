@@ -87,7 +87,7 @@ _tarn_cuda_is_capturing (CUstream stream)
          && driver->cuStreamIsCapturing (stream, &capturing) == TARN_CUDA_SUCCESS && capturing != 0;
 }
 
-/* Functions for stores, and for the beginning and the end of captures */
+/* Functions that make, find and free stores, and begin and end captures */
 
 /* Finds a device's store (the memory of captures) by the two numbers that PyTorch has given it.
  * Returns NULL if there is none.  The caller holds the lock. */
@@ -136,9 +136,9 @@ store_free (Store *store)
   g_free (store);
 }
 
-/* Removes captures from the list of captures.  If @store is not NULL, removes the captures with
- * this store.  If @store is NULL, removes the captures that this thread began on @device.  The
- * caller holds the lock. */
+/* Removes captures from the list of captures.  If @store is not NULL, removes the captures whose
+ * memory is in this store.  If @store is NULL, removes the captures that this thread began on
+ * @device.  The caller holds the lock. */
 static void
 end_captures (const Store *store, CUdevice device)
 {

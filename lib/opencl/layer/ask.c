@@ -22,9 +22,9 @@
 #define FLAG_BITS 10
 #define KNOWN_FLAGS (((cl_mem_flags) 1 << FLAG_BITS) - 1)
 
-/* The value of a cached answer: bits in a pointer.  Bit 0 is always set, so that no answer is NULL.
- * Bit 1 is set if the driver refused to make the buffer.  If the driver made it, bit 1 is clear,
- * and the flags begin at bit 2. */
+/* A cached answer tells whether the driver makes a buffer with given flags.  It is stored as bits
+ * in a pointer.  Bit 0 is always set, so that no answer is NULL.  Bit 1 is set if the driver
+ * refused.  Otherwise bit 1 is clear, and the buffer's flags (CL_MEM_FLAGS) begin at bit 2. */
 #define TAKEN(flags) ((gpointer) (((gsize) (flags) << 2) | 1))
 #define REFUSED ((gpointer) (gsize) 3)
 
@@ -358,8 +358,9 @@ reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
   return compare (read, patterns, state);
 }
 
-/* Returns TRUE if the driver makes an image of @part, a sub-buffer, and a byte that is written to
- * the sub-buffer can be read from the image.  Returns UNKNOWN if the layer cannot find out now. */
+/* Returns TRUE if the driver makes an image of the sub-buffer @part, and the layer can read from
+ * the image a byte that it has written to the sub-buffer.  Returns UNKNOWN if the layer cannot find
+ * out now. */
 static gint
 makes_right_image (LayerContext *context, cl_mem part)
 {
@@ -456,10 +457,10 @@ hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, const guchar *b
   return compare (read, byte, state);
 }
 
-/* Returns TRUE if two buffers share their memory: the layer can read each test byte from the buffer
- * to which it did not write the byte.  Returns FALSE if it reads another byte or a command fails,
- * and UNKNOWN if a command is not done after 0.2 s.  Writes the first and the third test byte to
- * @one, and the second to @other. */
+/* Returns TRUE if two buffers share their memory: each test byte that the layer writes to one
+ * buffer, it can read from the other.  Returns FALSE if it reads a different value or a command
+ * fails, and UNKNOWN if a command is not done after 0.2 s.  The layer writes the first and the
+ * third test byte to @one, and the second to @other. */
 static gint
 hand_over_to_each_other (cl_command_queue queue, cl_mem one, cl_mem other)
 {

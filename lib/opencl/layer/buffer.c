@@ -245,8 +245,8 @@ destroy_after_commands (LayerBuffer *self)
   _tarn_layer_buffer_commands_done (self);
 }
 
-/* Copies the uses of @self (records of commands) to the buffer of which @self is made.  The
- * commands that use @self, a sub-buffer or an image, also use that buffer's memory. */
+/* Copies the uses of @self (records of commands) to the buffer of which @self is made.  @self is a
+ * sub-buffer or an image, so the commands that use it also use that buffer's memory. */
 static void
 pass_uses_to_whole (LayerBuffer *self)
 {
@@ -513,7 +513,7 @@ layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties 
   return answer_new (buffer, status, status_ret);
 }
 
-/* Functions for parts: sub-buffers and images that the program makes of a buffer */
+/* Functions that make parts: sub-buffers and images of a buffer */
 
 /* Makes @part refer to @whole, and adds @part to the table of records.  @part is the record of a
  * new sub-buffer or image, @whole the record of the buffer of which it is made. */
@@ -633,7 +633,7 @@ layer_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_ui
   return memory;
 }
 
-/* Functions for the program's references and destructor callbacks */
+/* Functions that retain and release buffers, and add destructor callbacks */
 
 cl_int CL_API_CALL
 layer_clRetainMemObject (cl_mem object)

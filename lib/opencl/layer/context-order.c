@@ -27,10 +27,10 @@ _tarn_layer_context_try_early_reuse (LayerContext *self)
   }
 }
 
-/* Enqueues a marker on @queue, the context's only queue until now.  Returns the marker's event,
- * which is complete when all earlier commands of the queue are done.  If the commands with numbers
- * up to @number are known to be done, returns NULL without a marker.  If the driver refuses the
- * marker, waits until the queue's commands are done, and returns NULL. */
+/* Enqueues a marker on @queue, which is the context's only queue until now.  Returns the marker's
+ * event, which is complete when all earlier commands of the queue are done.  If the commands with
+ * numbers up to @number are known to be done, returns NULL without a marker.  If the driver refuses
+ * the marker, waits until the queue's commands are done, and returns NULL. */
 static cl_event
 record_event (LayerQueue *queue, guint64 number)
 {
@@ -51,8 +51,8 @@ record_event (LayerQueue *queue, guint64 number)
   return NULL;
 }
 
-/* Sets @order, the state of a context's queues, and @only_queue, which is not NULL exactly if the
- * state is LAYER_ONE_QUEUE.  The caller holds the context's lock. */
+/* Sets the state of a context's queues to @order.  @only_queue: the context's queue if @order is
+ * LAYER_ONE_QUEUE, otherwise NULL.  The caller holds the context's lock. */
 static void
 set_order_locked (LayerContext *self, LayerOrder order, LayerQueue *only_queue)
 {

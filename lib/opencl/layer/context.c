@@ -18,7 +18,7 @@
  * that a sub-buffer inherits from its piece. */
 #define SERVED_FLAGS (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS | CL_MEM_ALLOC_HOST_PTR)
 
-/* Functions for a context's pools, and for the choice of the buffers that come from them */
+/* Functions that make and trim a context's pools, and choose the buffers that come from them */
 
 TarnPool *
 _tarn_layer_context_get_pool (LayerContext *self, LayerMemory memory)
@@ -121,7 +121,8 @@ _tarn_layer_context_trim (LayerContext *self)
 /* Functions that poll queues, and wait for commands */
 
 /* Returns a reference to the context's queue that the layer polls next.  Successive calls of this
- * function return the context's queues in turn.  Returns NULL if the context has no queue. */
+ * function return the context's queues one after another, and then begin again.  Returns NULL if
+ * the context has no queue. */
 static LayerQueue *
 next_queue (LayerContext *self)
 {

@@ -256,8 +256,8 @@ copy_between (const BoxCopy *copy, gboolean apart, gboolean *has_begun)
   return status;
 }
 
-/* Returns the buffer of which @buffer, a sub-buffer or an image, is made.  Returns @buffer itself
- * if it is made of no other object. */
+/* Returns the buffer of which the sub-buffer or image @buffer is made.  Returns @buffer itself if
+ * it is made of no other object. */
 static const LayerBuffer *
 get_whole (const LayerBuffer *buffer)
 {

@@ -33,8 +33,8 @@ _tarn_layer_unlist_ended (LayerContext *self)
     g_ptr_array_remove (ended, self);
 }
 
-/* Finds the ended context that had the handle @handle, the newest if there are several, and returns
- * a reference to its record.  Returns NULL if there is none. */
+/* Returns a reference to the record of the ended context that had the handle @handle.  If several
+ * had it, chooses the newest.  Returns NULL if there is none. */
 static LayerContext *
 find_ended (cl_context handle)
 {

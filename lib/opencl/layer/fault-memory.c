@@ -151,7 +151,8 @@ _tarn_layer_fault_restore (cl_mem object)
   {
     TARN_LOCKED (&lock);
 
-    /* The table may have lost the entries of other objects in the chain with that of @object. */
+    /* If the table has lost the entry of @object, it may also have lost the entries of other
+     * objects in the chain.  Adds each lost entry again. */
     for (guint i = n; i > 0; i--)
       {
         was_lost[i - 1] = g_hash_table_lookup (memories, chain[i - 1]) == NULL;

@@ -26,9 +26,8 @@ try_begin_look (LayerIdle *self, gint64 now)
                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* Records @held, the number of bytes that a pool caches now.  After each MAX_AGE, returns the least
- * number that was recorded in this time, that is, how many cached bytes no request needed.  All
- * other calls return 0. */
+/* Records that a pool caches @held bytes now.  After each MAX_AGE, returns the least number of
+ * bytes recorded in this time: requests did not need these cached bytes.  Otherwise returns 0. */
 static gsize
 note_held (LayerContext *context, LayerIdle *self, gsize held, gint64 now)
 {

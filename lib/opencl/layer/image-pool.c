@@ -38,7 +38,7 @@ typedef struct
   cl_mem handle; /* a reference to the driver's image; NULL if the block has none now */
 } LayerImage;
 
-/* Functions of the allocator below the pool of images */
+/* Functions that allocate and free blocks of the pool of images */
 
 /* Sets @error, which says that the driver failed to make an image.  Returns FALSE. */
 static gboolean

@@ -72,8 +72,8 @@ create_with_room (const Request *request, const cl_image_desc *desc, cl_int *sta
 
 /* Functions that make OpenCL images of the program's buffers */
 
-/* Makes a stand-in for @whole, a buffer from a pool: another buffer, of which the driver can make
- * an image.  If possible, the stand-in shares the memory of @whole, and *shares becomes TRUE.
+/* Makes a stand-in for the pooled buffer @whole: another buffer, of which the driver can make an
+ * image.  If possible, the stand-in shares the memory of @whole, and *shares becomes TRUE.
  * Otherwise the stand-in has the size of @whole, but its own memory, and *shares becomes FALSE. */
 static cl_mem
 make_stand_in (LayerBuffer *whole, gboolean *shares)

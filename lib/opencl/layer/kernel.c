@@ -51,7 +51,7 @@ add_kernel (cl_kernel handle)
   return handle;
 }
 
-/* Functions for OpenCL programs */
+/* Functions that create OpenCL programs */
 
 /* Returns TRUE if the source of an OpenCL program contains image1d_buffer_t, the type of images
  * that are made of buffers. */
@@ -84,7 +84,7 @@ layer_clCreateProgramWithSource (cl_context handle, cl_uint n, const char **stri
   return _tarn_layer_driver->clCreateProgramWithSource (handle, n, strings, lengths, status);
 }
 
-/* Functions for kernels and their launches */
+/* Functions that create and free kernels, set their arguments and launch them */
 
 cl_kernel CL_API_CALL
 layer_clCreateKernel (cl_program program, const char *name, cl_int *status)

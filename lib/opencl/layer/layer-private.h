@@ -919,7 +919,7 @@ struct _LayerBuffer
   cl_mem_flags flags; /* the flags that the driver reports */
   gboolean is_image;
   gboolean is_disguised; /* TRUE if the image is over a buffer's host address: see images.c */
-  gboolean was_mapped;   /* TRUE if the buffer was still mapped when it ended */
+  gboolean was_mapped;   /* TRUE if the program released the buffer while it was mapped */
   /* Atomic: TRUE if the buffer has destructor callbacks, which must not come late. */
   gboolean is_watched;
   guint parts; /* atomic: number of objects that are made of this buffer and not destroyed yet */

@@ -11,9 +11,9 @@
 
 #include "layer-private.h"
 
-/* A queue gets a new marker when one of these limits is reached.  MANY_WAITS is a number of uses
- * (records of commands of released buffers) that come after the queue's last marker.  MANY_BYTES is
- * the total size of the buffers of these uses. */
+/* A released buffer waits for its uses (the records of commands that use it).  A queue gets a new
+ * marker when MANY_WAITS such uses come after its last marker, or when the buffers of these uses
+ * have MANY_BYTES bytes. */
 #define MANY_WAITS 64
 #define MANY_BYTES ((gsize) 16 << 20)
 
@@ -174,8 +174,8 @@ marker_unref (gpointer data)
 
 /* Records that the queue's commands up to @number are done.  Removes the uses (records of commands)
  * up to this number from the queue's lists, and adds them to @uses.  Moves the markers up to this
- * number to @markers in the same way.  The caller then ends the wait of each use's buffer for that
- * use, and drops the references to the markers. */
+ * number to @markers in the same way.  Each released buffer waits for its uses, so the caller then
+ * ends the waits for the uses in @uses.  It also drops the references to the markers. */
 static void
 take_done (LayerQueue *self, guint64 number, GQueue *uses, GQueue *markers)
 {

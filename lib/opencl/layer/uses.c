@@ -79,9 +79,9 @@ take_many_locked (LayerBuffer *self)
   return all;
 }
 
-/* Drops those uses in an array (records of commands) whose commands are done, and adds the other
- * uses to the buffer again.  Without this function a buffer would collect the uses of short-lived
- * queues and of out-of-order queues. */
+/* Drops each use in the array @uses whose commands are done, and adds the other uses to the buffer
+ * again.  A use records commands that use the buffer.  Without this function a buffer would collect
+ * the uses of short-lived queues and of out-of-order queues. */
 static void
 drop_done_uses (LayerBuffer *self, GArray *uses)
 {

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* Functions for commands that access memory */
+/* Functions that put commands on streams and run them */
 
 typedef struct
 {

@@ -38,7 +38,7 @@ typedef enum
   FAKE_CUDA_FUNCTIONS (FAKE_INDEX) N_FUNCTIONS
 } Function;
 
-/* Functions for the lock, for calls of the driver, and for the test's settings */
+/* Functions that take the lock and begin calls of the driver */
 
 TarnMutex *fake_get_mutex (void);
 TarnMutex *fake_lock (void);
@@ -259,7 +259,8 @@ typedef struct
 
 typedef struct _Capture Capture;
 
-/* Functions for stream-ordered memory.  The caller of each of these functions holds the lock. */
+/* Functions that allocate and free memory in the order of a stream.  The caller of each of these
+ * functions holds the lock. */
 
 /* Allocates memory of a pool.  The memory is ready when the stream reaches the allocation.  @pool:
  * the pool's number, not 0. */
@@ -323,7 +324,8 @@ Status fake_check_legacy (const Stream *stream);
 gboolean fake_is_legacy (const Stream *stream);
 gboolean fake_is_legacy_captured (const Stream *stream);
 
-/* Functions for modules.  The caller of each of these functions holds the lock. */
+/* Functions that free and count modules, and find kernels.  The caller of each of these functions
+ * holds the lock. */
 void fake_free_modules_of (guint64 context_id);
 guint fake_count_modules (void);
 const gchar *fake_find_kernel (CUfunction handle); /* NULL if no function has the handle */

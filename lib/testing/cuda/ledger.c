@@ -401,7 +401,7 @@ fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **byte
   return TRUE;
 }
 
-/* Functions for stream-ordered memory */
+/* Functions that allocate and free memory in the order of a stream */
 
 static guint64 last_allocation;
 

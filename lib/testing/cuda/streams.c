@@ -64,8 +64,8 @@ static void __attribute__ ((constructor)) make_streams (void)
   _tarn_cond_init (&reached);
 }
 
-/* Functions for points in streams, and commands.  The caller of each of these functions holds the
- * lock. */
+/* Functions that put commands on streams and run them, and note which points streams have reached.
+ * The caller of each of these functions holds the lock. */
 
 Mark *
 fake_mark_ref (Mark *mark)
@@ -196,7 +196,8 @@ fake_stream_wait (Stream *stream, Mark *mark)
   put (stream, WAIT, mark);
 }
 
-/* Functions for streams.  The caller of each of these functions holds the lock. */
+/* Functions that make, find and free streams, and make them do their work.  The caller of each of
+ * these functions holds the lock. */
 
 static Stream *
 make_stream (guint64 context_id)

@@ -61,7 +61,8 @@ static guint64 backed[TARN_TESTING_CUDA_MAX_DEVICES]; /* the bytes of each devic
 static int file;
 static guint64 file_size;
 
-/* Functions for ranges.  The caller of each of these functions holds the lock. */
+/* Functions that find ranges of reserved or mapped addresses.  The caller of each of these
+ * functions holds the lock. */
 
 static gint
 compare_ranges (gconstpointer a, gconstpointer b, gpointer unused)
@@ -278,7 +279,7 @@ cuMemAddressFree (CUdeviceptr address, size_t size)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Functions for backings (memory without an address) */
+/* Functions that make, find and release backings (memory without an address) */
 
 static gboolean
 has_attribute (guint attribute, CUdevice device)
@@ -328,9 +329,10 @@ cuMemGetAllocationGranularity (size_t *bytes, const CUmemAllocationProp *propert
   return status;
 }
 
-/* Lengthens the file by @size bytes for a new backing, and stores the offset of these bytes in
- * *place.  So a new backing has no bytes of an earlier one.  Writes bytes other than zero at the
- * start of each granule: a device does not promise zeros, so no test may rely on zeros. */
+/* Lengthens the file that has the bytes of all backings by @size bytes for a new backing, and
+ * stores the offset of the new bytes in *place.  So a new backing has no bytes of an earlier one.
+ * Writes bytes other than zero at the start of each granule: a device does not promise zeros, so no
+ * test may rely on zeros. */
 static gboolean
 take_place (gsize size, guint64 *place)
 {
@@ -550,7 +552,7 @@ cuMemUnmap (CUdeviceptr address, size_t size)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Functions for the devices' access to mappings */
+/* Functions that allow devices to access mappings */
 
 /* Returns an error status if @access is invalid, or if its device cannot access the mapping.  The
  * caller holds the lock. */
@@ -567,8 +569,9 @@ check_access (const CUmemAccessDesc *access, const Mapping *mapping)
              : FAKE_CUDA_INVALID_DEVICE;
 }
 
-/* Allows or forbids the devices of @access, an array of @n elements, to access a mapping.  Stops
- * with an error status at the first invalid element.  The caller holds the lock. */
+/* Sets which devices may access a mapping.  Each of the @n elements of @access allows or forbids
+ * one device.  Stops with an error status at the first invalid element.  The caller holds the lock.
+ */
 static Status
 set_access (Mapping *mapping, const CUmemAccessDesc *access, gsize n)
 {
