@@ -91,6 +91,7 @@ svm_free (gpointer user_data, TarnMemory memory, gsize size)
 typedef struct
 {
   gint ref_count;     /* atomic: one for each callback that is still to run */
+  gint is_freed;      /* atomic: TRUE once a callback frees the memory */
   cl_context context; /* borrowed: the command's queue keeps the context alive */
   TarnOpenclFrees *frees;
   TarnOpenclFreeQueue *queue;
@@ -104,23 +105,30 @@ parting_unref (Parting *parting)
     g_free (parting);
 }
 
-/* The callback of the command.  Frees the memory. */
+/* Frees the memory, unless the other callback has done so. */
+static void
+free_once (Parting *parting)
+{
+  if (!g_atomic_int_compare_and_exchange (&parting->is_freed, FALSE, TRUE))
+    return;
+  _tarn_cl.clSVMFree (parting->context, parting->pointers[0]);
+  _tarn_opencl_frees_end (parting->frees, parting->queue);
+  parting_unref (parting); /* the reference of part (), which runs only if the command does */
+}
+
+/* The callback of the command. */
 static void CL_CALLBACK
 part (cl_command_queue queue, cl_uint n_pointers, gpointer pointers[], gpointer user_data)
 {
-  Parting *parting = user_data;
-
   (void) queue;
   (void) n_pointers;
   (void) pointers;
-  _tarn_cl.clSVMFree (parting->context, parting->pointers[0]);
-  _tarn_opencl_frees_end (parting->frees, parting->queue);
-  parting_unref (parting);
+  free_once (user_data);
 }
 
 /* The callback of the command's event.  If an earlier command on the queue has failed, the driver
- * does not run the command, and never calls part ().  So this function then calls it.  Asks for the
- * event's status, because NVIDIA's driver 580 passes CL_COMPLETE for a failure, too. */
+ * does not run the command, and never calls part ().  So this function then frees the memory.  Asks
+ * for the event's status, because NVIDIA's driver 580 passes CL_COMPLETE for a failure, too. */
 static void CL_CALLBACK
 end_parting (cl_event event, cl_int state, gpointer user_data)
 {
@@ -130,7 +138,7 @@ end_parting (cl_event event, cl_int state, gpointer user_data)
   if (_tarn_cl.clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL)
           == CL_SUCCESS
       && state < 0)
-    part (NULL, 0, NULL, parting);
+    free_once (parting);
   parting_unref (parting);
 }
 
@@ -161,11 +169,11 @@ svm_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer q
   if (memory.pointer == NULL)
     return TRUE;
   parting = g_new (Parting, 1);
-  *parting = (Parting){ 2,
-                        self->home.context,
-                        self->frees,
-                        _tarn_opencl_frees_begin (self->frees, queue),
-                        { memory.pointer } };
+  *parting = (Parting){ .ref_count = 2,
+                        .context = self->home.context,
+                        .frees = self->frees,
+                        .queue = _tarn_opencl_frees_begin (self->frees, queue),
+                        .pointers = { memory.pointer } };
   if (!_tarn_opencl_check (
           _tarn_cl.clEnqueueSVMFree (queue, 1, parting->pointers, part, parting, 0, NULL, &event),
           "clEnqueueSVMFree", &error))

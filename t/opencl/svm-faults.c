@@ -456,11 +456,13 @@ test_threads (OpenclState *state, const OpenclMemory *memory, gconstpointer data
   layer->reset ();
 }
 
-/* A driver whose command is one that fails, because an earlier one did, and calls no function of
- * the program's but that of the event. */
+/* A driver whose command fails, because an earlier one did.  The test calls the functions of the
+ * program that the driver was given, as drivers do: only that of the event, or both. */
 
 static struct
 {
+  void (CL_CALLBACK *command) (cl_command_queue, cl_uint, gpointer[], gpointer);
+  gpointer command_data;
   void (CL_CALLBACK *notify) (cl_event event, cl_int status, void *user_data);
   gpointer user_data;
 } failing;
@@ -472,10 +474,10 @@ enqueue_failing (cl_command_queue queue, cl_uint n, gpointer pointers[],
 {
   (void) n;
   (void) pointers;
-  (void) notify;
-  (void) user_data;
   (void) n_waits;
   (void) waits;
+  failing.command = notify;
+  failing.command_data = user_data;
   return clEnqueueMarkerWithWaitList (queue, 0, NULL, event);
 }
 
@@ -501,26 +503,36 @@ say_failed (cl_event event, cl_event_info name, size_t size, void *value, size_t
   return CL_SUCCESS;
 }
 
-/* Memory is freed even if the command that frees it fails. */
 static void
-test_failed_free (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+free_by_failing (OpenclState *state, gboolean calls_command)
 {
   const OpenclMemory kind = { "svm-bound", TRUE, opencl_svm_bound_new };
   TarnBlock *block = allocate_direct (state, &kind);
   const TarnOpenclDriver all = _tarn_cl;
 
-  (void) memory;
-  (void) data;
   layer->reset ();
   _tarn_cl.clEnqueueSVMFree = enqueue_failing;
   _tarn_cl.clSetEventCallback = set_failing_callback;
   tarn_block_free (block);
   g_assert_cmpuint (live (state), ==, 1);
   _tarn_cl.clGetEventInfo = say_failed;
+  if (calls_command)
+    failing.command (NULL, 1, NULL, failing.command_data);
   failing.notify (NULL, CL_COMPLETE, failing.user_data);
   _tarn_cl = all;
   g_assert_cmpuint (live (state), ==, 0);
+  g_assert_cmpuint (layer->get_calls ("clSVMFree"), ==, 1);
   g_assert_cmpuint (layer->get_live (OPENCL_LAYER_EVENT, NULL, 0), ==, 0);
+}
+
+/* Memory is freed once even if the command that frees it fails. */
+static void
+test_failed_free (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  (void) memory;
+  (void) data;
+  free_by_failing (state, FALSE);
+  free_by_failing (state, TRUE);
 }
 
 /* Nobody has to wait for memory that no queue was named for. */
