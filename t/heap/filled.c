@@ -102,11 +102,13 @@ check_small (TarnTestingPagesKind kind, gsize alignment)
   tarn_testing_pages_free (pages);
 }
 
-/* Blocks that a thread caches are as good as free ones. */
+/* Blocks that a thread caches are as good as free ones.  With 32-bit addresses, small blocks in
+ * virtual memory are in regions of 8 MiB, so neighbours may be apart. */
 static void
 test_small (void)
 {
-  check_small (TARN_TESTING_PAGES_VIRTUAL, 0);
+  if (sizeof (gsize) > 4)
+    check_small (TARN_TESTING_PAGES_VIRTUAL, 0);
   check_small (TARN_TESTING_PAGES_ADDRESSES, 0);
 }
 
@@ -114,7 +116,8 @@ test_small (void)
 static void
 test_aligned (void)
 {
-  check_small (TARN_TESTING_PAGES_VIRTUAL, 2 * MIB);
+  if (sizeof (gsize) > 4)
+    check_small (TARN_TESTING_PAGES_VIRTUAL, 2 * MIB);
   check_small (TARN_TESTING_PAGES_ADDRESSES, 2 * MIB);
 }
 

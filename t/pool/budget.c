@@ -138,7 +138,8 @@ test_heap (World *w, gconstpointer unused)
   g_assert_cmpuint (budget.used_bytes, ==, 1 << 20);
   g_assert_cmpuint (budget.budget_bytes, ==, stats.upstream_bytes + DEVICE / 2);
   g_assert_true (tarn_pool_charge (pool, G_MAXSIZE - (1 << 20), NULL));
-  g_assert_cmpuint (get_budget (pool).taken_bytes, ==, G_MAXUINT64);
+  if (sizeof (gsize) > 4) /* otherwise the sum fits into 64 bits */
+    g_assert_cmpuint (get_budget (pool).taken_bytes, ==, G_MAXUINT64);
   tarn_pool_uncharge (pool, G_MAXSIZE - (1 << 20));
   tarn_block_free (block);
   tarn_pool_unref (pool);

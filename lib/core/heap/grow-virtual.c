@@ -37,8 +37,8 @@
 
 /* The room of a heap is the bytes that it may have above its peak of bytes in use: MIN_ROOM plus
  * the peak divided by ROOM_SHARE. */
-#define MIN_ROOM (9 * MIB)
-#define ROOM_SHARE 88
+#define MIN_ROOM (8 * MIB)
+#define ROOM_SHARE 66
 
 /* In a heap with a limit, a segment has at most the limit divided by LIMIT_PIECE_SHARE.  A segment
  * cannot move while any extent in it is in use.  If the segment is small, only few free bytes are
@@ -418,8 +418,7 @@ get_most_of_piece (const TarnHeap *heap, gsize bytes)
  * many arenas (_tarn_arena_get_step ()).  So an arena that needs little memory stays small.  The
  * segment has at most the bytes that the heap may still get (get_room ()).  If the request lacks
  * more bytes than that, the segment is made large enough for the request, up to the largest size of
- * a segment (get_most_of_piece ()).  It must also fit into the free addresses at the
- * place. */
+ * a segment (get_most_of_piece ()).  It must also fit into the place. */
 static gsize
 choose_size (const TarnHeapRange *range, const TarnPlace *place, gsize size)
 {
@@ -627,7 +626,7 @@ find_place (const TarnHeapRange *range, gsize size, const TarnHeapAttempt *attem
   TarnPlace place = get_place_at_end (range, size);
 
   if (!attempt->skips_gaps && looks_for_gaps (range, size, place.missing))
-    _tarn_range_find_place (range, size, &place);
+    _tarn_range_find_place (range, size, !attempt->has_begun, &place);
   return place;
 }
 
@@ -653,6 +652,7 @@ grow_at (TarnHeapRange *range, TarnPlace *place, gsize size, TarnHeapAttempt *at
   TarnPiece *idle = choose_moving (range, place, size, &attempt->moves);
   gsize bytes;
 
+  attempt->has_begun = TRUE;
   if (idle != NULL)
     return move (range, place, idle, error);
   if (!attempt->has_probed && needs_probe (range, place, size, &bytes))

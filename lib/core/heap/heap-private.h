@@ -435,6 +435,7 @@ typedef enum
 typedef struct
 {
   TarnHeapMoves moves;
+  gboolean has_begun;  /* TRUE if the heap has added memory for this request before, or tried to */
   gboolean has_probed; /* TRUE if a test allocation for this request has shown that upstream has all
                           the bytes that idle segments cannot supply */
   gboolean skips_gaps; /* TRUE if the idle segments did not fit into the best gap (place.c), so the
@@ -819,7 +820,8 @@ gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 
 /* A function of place.c.  The caller holds the heap's lock, has forbidden read sections, and has
  * set is_changing. */
-void _tarn_range_find_place (const TarnHeapRange *range, gsize size, TarnPlace *place);
+void _tarn_range_find_place (const TarnHeapRange *range, gsize size, gboolean is_first,
+                             TarnPlace *place);
 
 /* Functions of grow-virtual.c that release reserved addresses of a range (a set of segments).  The
  * caller of _tarn_range_tidy () holds the heap's lock, and the function releases the lock during

@@ -200,12 +200,14 @@ get_place_apart (const TarnHeapRange *range, gsize size, TarnPlace *place)
 /* Replaces *place, which is the end of a range's region, by a better place for a request of @size
  * bytes, if there is one.  If a free extent has nearly enough bytes, the place is apart from other
  * memory, or above that extent.  Then the next such request needs one small segment there, even
- * while commands use the addresses that segments have moved away from. */
+ * while commands use the addresses that segments have moved away from.  If the heap adds several
+ * segments for the request, only the first may be apart (@is_first): otherwise segments could move
+ * to and fro between that place and a gap. */
 void
-_tarn_range_find_place (const TarnHeapRange *range, gsize size, TarnPlace *place)
+_tarn_range_find_place (const TarnHeapRange *range, gsize size, gboolean is_first, TarnPlace *place)
 {
   TarnPlace apart;
-  gboolean goes_apart = nearly_fits (range, size)
+  gboolean goes_apart = is_first && nearly_fits (range, size)
                         && _tarn_heap_has_room (range->heap, place->missing, NULL)
                         && get_place_apart (range, size, &apart);
 
