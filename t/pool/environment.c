@@ -168,7 +168,7 @@ run_flag (void)
   tarn_pool_unref (pool_new (FALSE, &options, NULL));
 }
 
-/* What the heap keeps counts as held. */
+/* TARN_STATS counts the free bytes of the heap as held. */
 static void
 run_heap (void)
 {

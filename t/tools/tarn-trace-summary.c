@@ -63,6 +63,17 @@ run_on_terminal (Fixture *self, gushort columns)
   close (ours);
 }
 
+/* Ends a recording, and parses the summary that tarn-trace prints of it. */
+static JsonObject *
+summarize (Fixture *self, TraceWriter *writer, JsonParser *parser)
+{
+  g_autoptr (GBytes) bytes = trace_writer_end (writer);
+
+  save (self->path, bytes, g_bytes_get_size (bytes));
+  SUCCEED ("--json", self->path);
+  return parse (parser, self->output);
+}
+
 static void
 test_summary (Fixture *self, gconstpointer data)
 {
@@ -325,7 +336,6 @@ test_summary_misses (Fixture *self, gconstpointer data)
 {
   TraceWriter *writer = trace_writer_new ();
   g_autoptr (JsonParser) parser = json_parser_new ();
-  g_autoptr (GBytes) bytes = NULL;
   JsonObject *root;
 
   (void) data;
@@ -358,10 +368,7 @@ test_summary_misses (Fixture *self, gconstpointer data)
   trace_writer_add_thread (writer, 10, "");
   trace_writer_add (writer, TARN_TRACE_USE, 0, 3);
   trace_writer_add (writer, TARN_TRACE_MISS, 0, 4, 8, 8, 0x30000); /* a miss */
-  bytes = trace_writer_end (writer);
-  save (self->path, bytes, g_bytes_get_size (bytes));
-  SUCCEED ("--json", self->path);
-  root = parse (parser, self->output);
+  root = summarize (self, writer, parser);
   g_assert_cmpint (number (root, "peak_driver_bytes"), ==, 8192);
   g_assert_cmpint (number (get_object (root, 3), "hits"), ==, 3);
   g_assert_cmpint (number (get_object (root, 3), "misses"), ==, 2);
@@ -375,7 +382,6 @@ test_summary_heap (Fixture *self, gconstpointer data)
 {
   TraceWriter *writer = trace_writer_new ();
   g_autoptr (JsonParser) parser = json_parser_new ();
-  g_autoptr (GBytes) bytes = NULL;
   JsonObject *root;
 
   (void) data;
@@ -396,10 +402,7 @@ test_summary_heap (Fixture *self, gconstpointer data)
   trace_writer_add (writer, TARN_TRACE_USE, 0, 2);
   trace_writer_add (writer, TARN_TRACE_FREE, 0, 1);
   trace_writer_add (writer, TARN_TRACE_EXTENT_FREE, 0, 0x10000, 1024);
-  bytes = trace_writer_end (writer);
-  save (self->path, bytes, g_bytes_get_size (bytes));
-  SUCCEED ("--json", self->path);
-  root = parse (parser, self->output);
+  root = summarize (self, writer, parser);
   g_assert_cmpint (number (json_object_get_object_member (root, "peak"), "bytes"), ==, 1500);
   g_assert_cmpint (number (get_object (root, 2), "active_bytes"), ==, 512);
   SUCCEED (self->path);
@@ -417,7 +420,6 @@ test_summary_nested (Fixture *self, gconstpointer data)
 {
   TraceWriter *writer = trace_writer_new ();
   g_autoptr (JsonParser) parser = json_parser_new ();
-  g_autoptr (GBytes) bytes = NULL;
   JsonObject *root;
 
   (void) data;
@@ -445,10 +447,7 @@ test_summary_nested (Fixture *self, gconstpointer data)
   trace_writer_add (writer, TARN_TRACE_FREE, 0, 1);
   trace_writer_add (writer, TARN_TRACE_USE, 0, 1);
   trace_writer_add (writer, TARN_TRACE_ALLOCATED, 1, 256, 0x40000, 0, 1);
-  bytes = trace_writer_end (writer);
-  save (self->path, bytes, g_bytes_get_size (bytes));
-  SUCCEED ("--json", self->path);
-  root = parse (parser, self->output);
+  root = summarize (self, writer, parser);
   g_assert_cmpint (number (json_object_get_object_member (root, "peak"), "bytes"), ==, 1500);
   g_assert_cmpint (number (root, "peak_driver_bytes"), ==, 1024 + 512 + 256);
   g_assert_cmpint (number (get_object (root, 2), "peak_active_bytes"), ==, 1524);
