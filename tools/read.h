@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Texts that the tools read, up to a maximal size. */
+ * Files that the tools read.  gzip may have compressed them. */
 
 #ifndef READ_H
 #define READ_H
@@ -12,8 +12,17 @@
  * A compressed file may expand to a thousand times its own size. */
 #define READ_MAX_TEXT ((gsize) 256 << 20)
 
-/* Functions that read all of a file or stream, and add a zero byte.  They return NULL if the text
- * cannot be read or is too long.  The error does not name the file. */
+/* Gets the first bytes of a regular file, at most @n of them, and expands them if gzip has
+ * compressed the file.  Returns their number, which is 0 if the file cannot be read. */
+gsize read_start (const gchar *path, gpointer start, gsize n);
+
+/* Gets the bytes of a recording or a snapshot: maps the file, or expands it if gzip has compressed
+ * it.  The error names the file. */
+GBytes *read_file (const gchar *path, GError **error);
+
+/* Functions that read all of a file or stream, and add a zero byte.  read_text_file () also expands
+ * what gzip has compressed.  They return NULL if the text cannot be read or is too long.  The error
+ * does not name the file. */
 gchar *read_text_file (const gchar *path, gsize *length, GError **error);
 gchar *read_stream (GInputStream *stream, gsize *length, GError **error);
 

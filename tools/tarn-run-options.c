@@ -7,6 +7,8 @@
 
 #include "tarn-run-options.h"
 
+#include <errno.h>
+#include <glib/gstdio.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -147,6 +149,23 @@ check_debug (const gchar *text, GError **error)
   return settings.flags != 0 || refuse (error, "--debug names nothing to look for, such as all");
 }
 
+/* Refuses a recording that could not be written, because the program would run for nothing.  The
+ * layer replaces an existing file. */
+static gboolean
+check_trace (const gchar *path, GError **error)
+{
+  g_autofree gchar *folder = g_path_get_dirname (path);
+
+  if (path[0] == '\0')
+    return refuse (error, "--trace: '' is not a file name");
+  if (g_file_test (path, G_FILE_TEST_IS_DIR))
+    return refuse (error, "--trace: '%s' is a folder", path);
+  if (g_access (folder, W_OK) != 0)
+    return refuse (error, "--trace: cannot write to the folder '%s': %s", folder,
+                   g_strerror (errno));
+  return TRUE;
+}
+
 static gboolean
 check_options (Options *options, GError **error)
 {
@@ -154,8 +173,8 @@ check_options (Options *options, GError **error)
 
   if (options->program == NULL)
     return refuse (error, "no program to run; see %s --help", PROGRAM);
-  if (options->trace != NULL && options->trace[0] == '\0')
-    return refuse (error, "--trace: '' is not a file name");
+  if (options->trace != NULL && !check_trace (options->trace, error))
+    return FALSE;
   if (options->debug != NULL && options->no_pool)
     return refuse (error, "--debug checks buffers of a pool: it cannot be used with --no-pool");
   if (options->debug != NULL && !check_debug (options->debug, error))

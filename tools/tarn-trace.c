@@ -14,6 +14,7 @@
 
 #include "file.h"
 #include "output.h"
+#include "read.h"
 #include "terminal.h"
 #include "text.h"
 #include "trace/debug-info.h"
@@ -241,7 +242,9 @@ static gint
 show (const Options *options, const Filter *filter, GError **error)
 {
   const gchar *path = options->files[0];
-  g_autoptr (Recording) recording = recording_open (path, error);
+  g_autoptr (GBytes) bytes = read_file (path, error);
+  g_autoptr (Recording) recording
+      = bytes != NULL ? recording_open_bytes (bytes, path, error) : NULL;
   g_autoptr (Objects) objects = NULL;
   g_autoptr (Symbols) symbols = NULL;
   Output output = { .recording = recording, .path = path, .filter = filter };

@@ -11,9 +11,9 @@
 
 #include "file.h"
 #include "output.h"
+#include "read.h"
 #include "text.h"
 #include "trace/debug-info.h"
-#include "trace/map.h"
 #include "view/page.h"
 
 #define PROGRAM "tarn-view"
@@ -128,7 +128,7 @@ view_snapshot (const Options *options, GBytes *bytes, GError **error)
 static gboolean
 view (const Options *options, GError **error)
 {
-  g_autoptr (GBytes) bytes = map_file (options->files[0], error);
+  g_autoptr (GBytes) bytes = read_file (options->files[0], error);
 
   if (bytes == NULL)
     return FALSE;

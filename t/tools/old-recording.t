@@ -51,4 +51,23 @@ is_shown () {
   status_is 0 "$view" -o "$scratch/page.html" "$scratch/old" && grep -q '</html>' "$scratch/page.html"
 }
 check "tarn-view makes a page of it" is_shown
+
+# ---- the same, compressed ----
+
+bytes=$(wc -c <"$scratch/old")
+head -c $((bytes / 2)) "$scratch/old" | gzip >"$scratch/compressed"
+tail -c +$((bytes / 2 + 1)) "$scratch/old" | gzip >>"$scratch/compressed"
+head -c 200 "$scratch/compressed" >"$scratch/cut"
+mv "$scratch/compressed" "$scratch/old" # any name will do
+check "tarn-trace reads it compressed, in two parts" summary_is_right
+check "... and so does tarn-bench" is_replayed
+check "... and so does tarn-view" is_shown
+is_refused () { # STATUS COMMAND...
+  expected=$1
+  shift
+  status_is "$expected" "$@" && grep -q "cut: the compressed file is cut off$" "$scratch/err"
+}
+check "tarn-trace refuses a compressed recording that is cut off" is_refused 1 "$trace" "$scratch/cut"
+check "... and so does tarn-view" is_refused 1 "$view" -o "$scratch/page.html" "$scratch/cut"
+check "... and so does tarn-bench" is_refused 2 "$bench" --kinds null --trace "$scratch/cut"
 done_testing

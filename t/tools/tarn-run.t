@@ -68,6 +68,9 @@ check "--debug ''" refuses "--debug names nothing to look for" --debug=
 check "--debug exit=9" refuses "--debug names nothing to look for" --debug exit=9
 check "--debug --no-pool" refuses "--no-pool" --debug all --no-pool
 check "--trace ''" refuses "--trace: '' is not a file name" --trace=
+check "--trace with a folder" refuses "--trace: '$scratch' is a folder" --trace="$scratch"
+check "--trace in a folder that is not there" \
+  refuses "--trace: cannot write to the folder '$scratch/none': No such file" --trace="$scratch/none/x"
 
 sees () { # EXPECTED ARGUMENT...: of the variables
   wanted=$1
@@ -94,7 +97,8 @@ looks () {
 check "--debug" looks
 is_absolute () {
   # shellcheck disable=SC2016
-  status_is 0 "$runner" --trace some/file sh -c 'echo "$TARN_TRACE"' && prints "$(pwd -P)/some/file"
+  (cd "$scratch" && mkdir some && here=$(pwd -P) \
+    && status_is 0 "$runner" --trace some/file sh -c 'echo "$TARN_TRACE"' && prints "$here/some/file")
 }
 check "--trace is where we are" is_absolute
 overrides_settings () {

@@ -7,10 +7,10 @@
 
 #include "recorded-private.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <tarn/tarn.h>
 
+#include "../read.h"
 #include "../text.h"
 #include "../trace/progress.h"
 
@@ -213,11 +213,8 @@ recorded_recognizes (const gchar *path)
 {
   const gsize length = strlen (TARN_TRACE_MAGIC) - 1;
   gchar start[sizeof (TARN_TRACE_MAGIC)] = "";
-  FILE *file = g_file_test (path, G_FILE_TEST_IS_REGULAR) ? fopen (path, "re") : NULL;
-  gsize n = file != NULL ? fread (start, 1, length, file) : 0;
+  gsize n = read_start (path, start, length);
 
-  if (file != NULL)
-    fclose (file);
   /* A snapshot is JSON, not CSV.  recorded_read () refuses it with an explanation. */
   return start[0] == '{' || (n == length && memcmp (start, TARN_TRACE_MAGIC, length) == 0);
 }
@@ -225,7 +222,9 @@ recorded_recognizes (const gchar *path)
 Recorded *
 recorded_read (const gchar *path, GError **error)
 {
-  g_autoptr (Recording) recording = recording_open (path, error);
+  g_autoptr (GBytes) bytes = read_file (path, error);
+  g_autoptr (Recording) recording
+      = bytes != NULL ? recording_open_bytes (bytes, path, error) : NULL;
   g_autoptr (Recorded) recorded = NULL;
   g_autofree gchar *base = g_path_get_basename (path);
 

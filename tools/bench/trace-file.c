@@ -142,30 +142,6 @@ read_text (const gchar *name, gchar *text, gsize length, GError **error)
   return trace_new (name, g_steal_pointer (&events), error);
 }
 
-/* Tells whether gzip has compressed a file (RFC 1952, section 2.3.1). */
-static gboolean
-is_compressed (const gchar *bytes, gsize length)
-{
-  return length >= 2 && (guchar) bytes[0] == 0x1f && (guchar) bytes[1] == 0x8b;
-}
-
-/* Decompresses a text that gzip has compressed: replaces *text and *length. */
-static gboolean
-decompress (gchar **text, gsize *length, GError **error)
-{
-  g_autoptr (GZlibDecompressor) gzip = g_zlib_decompressor_new (G_ZLIB_COMPRESSOR_FORMAT_GZIP);
-  g_autoptr (GInputStream) bytes
-      = g_memory_input_stream_new_from_data (*text, (gssize) *length, NULL);
-  g_autoptr (GInputStream) input = g_converter_input_stream_new (bytes, G_CONVERTER (gzip));
-  gchar *plain = read_stream (input, length, error);
-
-  if (plain == NULL)
-    return FALSE;
-  g_free (*text);
-  *text = plain;
-  return TRUE;
-}
-
 Trace *
 trace_read (const gchar *path, GError **error)
 {
@@ -175,7 +151,7 @@ trace_read (const gchar *path, GError **error)
   Trace *trace = NULL;
 
   text = read_text_file (path, &length, error);
-  if (text != NULL && (!is_compressed (text, length) || decompress (&text, &length, error)))
+  if (text != NULL)
     trace = read_text (name, text, length, error);
   if (trace == NULL)
     g_prefix_error (error, "%s: ", path);
