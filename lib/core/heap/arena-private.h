@@ -14,9 +14,9 @@
  *   arena's lock.
  * - The thread holds the heap's lock, and the heap forbids read sections.
  *
- * The pool begins the read section, and then calls the functions below that need one.  The section
- * serves for the heap too, because each thread has only one counter of read sections, for all
- * objects (base/thread-private.h).  So these functions only check that the heap allows read
+ * The pool begins a read section before it calls a function below that needs one.  The function
+ * does not begin another read section, because each thread has only one counter of read sections,
+ * for all objects (base/thread-private.h).  The function only checks that the heap allows read
  * sections. */
 
 #ifndef TARN_ARENA_PRIVATE_H
@@ -57,8 +57,8 @@ gsize _tarn_heap_get_alignment (const TarnHeap *heap);
 gsize _tarn_heap_get_max_held (const TarnHeap *heap);
 gboolean _tarn_heap_follows_pool (const TarnHeap *heap);
 
-/* Count the pools over a heap.  A pool adds itself when it is made, and removes itself when it is
- * freed.  The caller needs no lock. */
+/* Functions that count the pools over a heap.  A pool adds itself when it is made, and removes
+ * itself when it is freed.  The caller needs no lock. */
 void _tarn_heap_add_pool (TarnHeap *heap);
 void _tarn_heap_remove_pool (TarnHeap *heap);
 guint _tarn_heap_count_pools (const TarnHeap *heap);

@@ -238,7 +238,7 @@ lock (TarnArena *arena)
       g_usleep (SLEEP);
 }
 
-/* Adds an arena to the list TarnHeap.touched, unless another thread does so. */
+/* Adds an arena to the list TarnHeap.touched, unless another thread has begun to add this arena. */
 static __attribute__ ((noinline)) void
 add_touched (TarnArena *arena)
 {
@@ -252,8 +252,9 @@ add_touched (TarnArena *arena)
     ;
 }
 
-/* Makes sure that the heap visits an arena when read sections are forbidden the next time.  A
- * thread calls this in a read section that changes the arena. */
+/* Adds an arena to the list TarnHeap.touched, unless the arena is in the list already.  A thread
+ * calls this in a read section that changes the arena.  The next thread that forbids read sections
+ * then updates the heap's counters with this arena's changes. */
 static inline void
 touch (TarnArena *arena)
 {

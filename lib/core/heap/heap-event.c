@@ -331,9 +331,9 @@ _tarn_heap_poll_events (TarnHeap *heap)
   _tarn_heap_end_aliases (heap);
 }
 
-/* Counts the bytes of idle segments that stay with their queues for as long as the program does not
- * name these queues: commands may still use the segments, and the heap has recorded no event.
- * Leaves out queues that the program may name again soon (MANY_LATER). */
+/* Counts the bytes of idle segments that no other queue can use until the program names their queue
+ * again: commands may still use the segments, and the heap has recorded no event.  Leaves out
+ * queues that the program may name again soon (MANY_LATER). */
 gsize
 _tarn_heap_count_unrecorded (const TarnHeap *heap)
 {

@@ -37,8 +37,8 @@ _tarn_heap_take_own (TarnHeapQueue *queue, gsize size, gboolean takes_any)
 }
 
 /* Takes a free extent of at least @size bytes from any arena of a queue.  Does not check whether
- * the extent suits the request (TarnHeapGrowth.suits).  If @alignment is not 0, the extent has
- * @size bytes from a multiple of @alignment on.  Returns NULL if there is no such free extent. */
+ * the extent suits the request (TarnHeapGrowth.suits).  If @alignment is not 0, @size bytes of the
+ * extent begin at a multiple of @alignment.  Returns NULL if there is no such free extent. */
 static TarnExtent *
 take_anywhere (TarnHeapQueue *queue, gsize size, gsize alignment)
 {
@@ -78,10 +78,10 @@ take_from_other (TarnHeapQueue *other, gsize size, gsize alignment)
   return extent != NULL ? await_for (other, extent) : NULL;
 }
 
-/* Takes any free extent that take_anywhere () finds as a request's last resort: first from any
- * arena of @queue, then from other queues.  Releases the heap's lock while the host waits for the
- * commands of another queue.  During that wait the other queue's n_calls is not 0, so no thread
- * removes that queue from the list all_queues. */
+/* Takes any free extent that take_anywhere () finds, from @queue or else from other queues.  This
+ * is a request's last resort.  Releases the heap's lock while the host waits for the commands of
+ * another queue.  During that wait the other queue's n_calls is not 0, so no thread removes that
+ * queue from the list all_queues. */
 static TarnExtent *
 take_what_there_is (TarnHeapQueue *queue, gsize size, gsize alignment)
 {
@@ -103,7 +103,7 @@ take_what_there_is (TarnHeapQueue *queue, gsize size, gsize alignment)
 
 /* Returns TRUE if a request of @size bytes should not use an idle segment of virtual memory,
  * because the heap is nearly full: it can get no more memory from upstream, and has few idle
- * segments.  A request of more than a segment's bytes would fail without them. */
+ * segments.  Without an idle segment, a request that is larger than a segment would fail. */
 static gboolean
 is_tight (const TarnHeap *heap, gsize size)
 {
@@ -116,7 +116,7 @@ is_tight (const TarnHeap *heap, gsize size)
 }
 
 /* Gets the size of the free extent that a range would use for a request of @size bytes.  Returns
- * G_MAXSIZE if there is none, or if the extent has an idle segment. */
+ * G_MAXSIZE if there is no such extent, or if the extent has bytes in an idle segment. */
 static gsize
 get_hole (TarnHeapRange *range, gsize size)
 {
@@ -134,9 +134,9 @@ get_hole (TarnHeapRange *range, gsize size)
   return bytes;
 }
 
-/* Finds the range that has the smallest free extent for a request of @size bytes without an idle
- * segment, in the arenas of @queue if @is_own is TRUE, and in those of other queues otherwise.
- * Returns NULL if there is none. */
+/* Finds the range that has the smallest hole for a request of @size bytes.  A hole is a free extent
+ * with no bytes in an idle segment.  Searches the arenas of @queue if @is_own is TRUE, and the
+ * arenas of other queues otherwise.  Returns NULL if there is no hole. */
 static TarnHeapRange *
 find_hole (const TarnHeapQueue *queue, gsize size, gboolean is_own)
 {
@@ -203,9 +203,9 @@ get_range (const TarnHeapQueue *queue, gsize size)
  *   search begins again.
  * - It takes an extent from the arena of another queue.
  *
- * If @alignment is not 0, the extent has @size bytes from a multiple of @alignment on.  This is so
- * for each extent of @size + @alignment bytes, so the first steps want that many.  If they fail,
- * the last step also takes a smaller extent.
+ * If @alignment is not 0, @size bytes of the extent begin at a multiple of @alignment.  Each extent
+ * of @size + @alignment bytes has such bytes, so the first steps look for an extent of that size.
+ * If they fail, the last step also takes a smaller extent.
  *
  * The caller must add the extent to the heap's table of extents in use.  Releases the heap's lock
  * during driver calls and waits. */
