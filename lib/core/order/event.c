@@ -12,8 +12,8 @@
 
 /* Makes a TarnEvent with one reference.  @handle is the backend's event.  If @handle is NULL, the
  * caller is going to record the backend's event, and then sets TarnEvent.handle.  @is_late is TRUE
- * if the event may be recorded after the free of a block with this event.  Such an event may also
- * stand for commands after the free. */
+ * if a block may already be free when its event is recorded.  Such an event may also stand for
+ * commands that the queue got after the free. */
 TarnEvent *
 _tarn_event_new (gpointer handle, gboolean is_late)
 {

@@ -8,7 +8,8 @@
  * adds a queue to the table when a call first names the queue, or when the backend makes fresh
  * memory ready on it.  The queue stays in the table as long as a block or a call has a reference to
  * it, unless the program makes the pool forget it.  If the backend's reference does not keep a
- * queue alive, a queue may stay in the table for a while after its last reference (queue.c).
+ * queue alive, a queue may stay in the table for a while after its last reference was dropped
+ * (queue.c).
  *
  * An in-order queue can at once reuse memory that no other queue has used, because its later
  * commands run after its earlier ones.  So a free puts a block that only an in-order queue has used
@@ -36,8 +37,7 @@
  *
  * A request does not make its queue wait for a late event, because this could be a deadlock: the
  * commands after the free may wait for the host, and the host may wait for the request's queue.
- * The request only asks the driver whether the event has completed.  If it has, the memory is
- * idle.
+ * The request only asks the driver whether the event has completed.  If it has, the memory is idle.
  *
  * In a few cases, the host or a queue does wait for a late event:
  *
@@ -116,9 +116,8 @@ struct _TarnEvent
 typedef struct
 {
   gsize size;
-  /* The alignment in bytes that the memory must have.  Cached blocks possibly lack it, so the
-   * request needs fresh memory.  0 if any alignment will do; then a cached block can serve the
-   * request. */
+  /* The alignment in bytes that the memory must have; 0 if any alignment will do.  A request for an
+   * alignment needs fresh memory, because cached blocks may not have this alignment. */
   gsize alignment;
   guint32 number; /* the number of the bin for the size */
   /* The request's queue, with a reference.  NULL if the request is for the host, or if its queue is

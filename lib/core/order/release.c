@@ -230,8 +230,8 @@ await_end (TarnPool *pool, TarnBlock *block, GError **error)
 }
 
 /* Returns a block's memory to the heap, which keeps the memory for the queue that may still use it.
- * Returns FALSE with nothing done if several queues use the block, or the heap does not know the
- * queue. */
+ * Returns FALSE, and does nothing, if several queues use the block, or if the heap does not know
+ * the queue. */
 static gboolean
 free_for_owner (TarnPool *pool, TarnBlock *block)
 {
@@ -265,7 +265,8 @@ _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error)
   return TRUE;
 }
 
-/* Returns the first event of a block's uses that is not known to have completed, or NULL. */
+/* Returns the first of a block's events that is not known to have completed, or NULL if there is
+ * none. */
 static TarnEvent *
 get_undone (const TarnBlock *block)
 {
@@ -426,8 +427,8 @@ _tarn_pool_give_back_excess (TarnPool *pool)
  *
  * If another thread holds the pool's lock, usually returns without a wait, because that thread does
  * the same work.  A wait could also start a lock convoy: threads that sleep for a lock make one
- * another slow.  Only if frees have left work that needs the driver (has_late), waits for the
- * lock. */
+ * another slow.  Waits for the lock only if frees have left work for which the pool has to ask the
+ * driver (has_late). */
 void
 _tarn_pool_look_after (TarnPool *pool, gpointer handle)
 {
