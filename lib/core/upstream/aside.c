@@ -13,8 +13,8 @@
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* The number of blocks that one free or one request checks, of those that are set aside.  The pool
- * sets a block aside if the program freed it, but still had references to the block's memory. */
+/* The number of set-aside blocks that one free or one request checks.  The pool sets a block aside
+ * if the program freed the block, but still had references to the block's memory. */
 #define ASKED_AT_A_TIME 2
 
 gboolean

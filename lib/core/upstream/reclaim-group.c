@@ -8,7 +8,7 @@
  * cached blocks.  The thread takes blocks of one pool out of the bins, unlocks all pools, and then
  * returns the blocks to upstream without holding a lock.  The thread has no reference to that pool.
  * So if the pool's last reference is dropped meanwhile, pool_dispose () waits until the thread has
- * returned the blocks, unless it must not wait (base/duty-private.h). */
+ * returned the blocks, unless the caller of pool_dispose () must not wait (base/duty-private.h). */
 
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
