@@ -57,9 +57,8 @@ _tarn_struct_has_size (gconstpointer theirs)
   return theirs != NULL && *(const gsize *) theirs >= sizeof (gsize);
 }
 
-/* Calls _tarn_struct_has_size ().  If that returns FALSE, sets an error that names the struct's
- * type,
- * @type. */
+/* Calls _tarn_struct_has_size ().  If that function returns FALSE, sets an error that names the
+ * struct's type, @type. */
 static inline gboolean
 _tarn_struct_has_size_or_set_error (gconstpointer theirs, const gchar *type, GError **error)
 {
