@@ -64,8 +64,8 @@ void _tarn_heap_remove_pool (TarnHeap *heap);
 guint _tarn_heap_count_pools (const TarnHeap *heap);
 
 /* Gets the size of the largest request that may share a segment (memory that the heap got from
- * upstream in one call) with other requests.  A larger request may get a segment of its own, which
- * later usually serves only other large requests.  Takes the heap's lock. */
+ * upstream in one call) with other requests.  A larger request may get a segment of its own.  Such
+ * a segment later usually serves only other large requests.  Takes the heap's lock. */
 gsize _tarn_heap_get_max_shared (TarnHeap *heap);
 
 /* Gets the heap's generation (tarn_pool_get_generation ()): a counter that grows when the heap

@@ -30,10 +30,10 @@
 #define MIN_HUGE_BYTES (64 * MIB)
 #define HUGE_SHARE 8
 
-/* If a request gets a segment that existed before, the segment may be too large for it.  In two
- * cases the segment may be at most 1/HUGE_SLACK larger than the request needs: a huge request takes
- * another queue's segment; or the heap has a limit, and a request for much of the limit (spare.c)
- * takes an idle segment. */
+/* A request can get an idle segment that is larger than the request needs.  In two cases, the
+ * segment may be larger by at most the needed bytes divided by HUGE_SLACK: a huge request takes
+ * another queue's segment; or the heap has a limit, and the request is for much of the limit
+ * (spare.c). */
 #define HUGE_SLACK 8
 
 /* In a heap with a limit, a segment has at most as many bytes as the limit divided by

@@ -15,9 +15,9 @@
 #define UNRECORDED_SHARE 2
 
 /* Returns TRUE if the calling thread may wait until another thread has added or removed segments.
- * A function of the backend, called by Tarn, may itself call Tarn.  In this nested call the thread
- * must not wait if the segments may be changed by the outer call, which could then never end
- * (base/duty-private.h). */
+ * A function of the backend, called by Tarn, may itself call Tarn.  In this nested call, the thread
+ * must not wait if the outer call may be changing the segments, because the outer call can end only
+ * after the nested call (base/duty-private.h). */
 static gboolean
 may_wait (const TarnHeap *heap)
 {

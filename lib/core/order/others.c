@@ -109,9 +109,9 @@ want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
 }
 
 /* Calls want_event_for () for each other queue that has blocks of a request's size in its share
- * (free list).  Skips shares for which an earlier request has asked already, so that not every
- * request walks a list of all queues.  If the backend keeps queues alive, the request itself will
- * record an event on each queue in its list.  So the function stops when the list has @max
+ * (free list).  Skips shares for which an earlier request has asked already, because otherwise each
+ * request would walk a list of all queues.  If the backend keeps queues alive, the request itself
+ * will record an event on each queue in its list.  So the function stops when the list has @max
  * queues. */
 static void
 want_shares (TarnPool *pool, TarnRequest *request, guint max)
