@@ -114,8 +114,8 @@ _tarn_device_tests_have_any (TarnDeviceTests *tests)
   return FALSE;
 }
 
-/* The next functions report each option -p PATH whose path no test has.  Without this report,
- * g_test would run no test and succeed. */
+/* The next functions report each option -p PATH that matches no test.  Without this report, g_test
+ * would run no test and succeed. */
 
 /* Returns TRUE if the path of a test is @wanted, or begins with the folder @wanted. */
 static inline gboolean

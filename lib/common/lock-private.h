@@ -202,7 +202,7 @@ _tarn_cond_wait (TarnCond *cond, TarnMutex *mutex)
 }
 
 /* Waits until a condition is signalled, or until the time @end_time by the clock of
- * g_get_monotonic_time ().  Returns FALSE if the time has come without a signal. */
+ * g_get_monotonic_time ().  Returns FALSE if no signal came before that time. */
 static inline gboolean
 _tarn_cond_wait_until (TarnCond *cond, TarnMutex *mutex, gint64 end_time)
 {

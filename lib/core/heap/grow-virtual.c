@@ -553,9 +553,10 @@ add_or_move (TarnHeapRange *range, TarnPlace *place, gsize wanted, GError **erro
   return TRUE;
 }
 
-/* Finds a segment of another arena that can move to a range for small requests: an idle segment of
- * the smallest size, which no command uses.  Returns NULL if there is none.  Takes none from the
- * same arena's large range, because the next large request would need the segment again. */
+/* Finds a segment of another arena that can move to a range for small requests: an idle segment
+ * that has the smallest size and that no command uses.  Returns NULL if there is none.  Takes none
+ * from the same arena's large range, because the next large request would need the segment
+ * again. */
 static TarnPiece *
 find_least_idle (const TarnHeapRange *range)
 {

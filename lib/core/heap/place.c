@@ -104,8 +104,8 @@ choose (TarnPlace *best, TarnPlace place, gsize size, gsize beside, gsize missin
     *best = place;
 }
 
-/* Gets the number of bytes that the heap must map beside @beside free bytes for a request of @size
- * bytes. */
+/* Gets the number of bytes that the heap must map for a request of @size bytes.  The request also
+ * uses @beside free bytes beside the mapped ones. */
 static gsize
 get_missing (const TarnHeapRange *range, gsize size, gsize beside)
 {

@@ -68,8 +68,9 @@ await_for (TarnHeapQueue *other, TarnExtent *extent)
   return NULL;
 }
 
-/* Takes a free extent as take_anywhere () does from @other, a queue that the request did not name.
- * Releases the heap's lock while the host waits for that queue. */
+/* Takes a free extent, as take_anywhere () does, from the queue @other, which the request did not
+ * name.  Makes the host wait for the commands of @other, and releases the heap's lock during the
+ * wait. */
 static TarnExtent *
 take_from_other (TarnHeapQueue *other, gsize size, gsize alignment)
 {
@@ -155,10 +156,10 @@ find_hole (const TarnHeapQueue *queue, gsize size, gboolean is_own)
   return best;
 }
 
-/* Takes free bytes beside extents in use, of any queue, if the heap is short of idle segments
- * (is_tight ()).  So idle segments stay free for larger requests.  If the bytes belong to another
- * queue, the host waits for that queue's commands, and the heap's lock is released during the wait.
- * Returns NULL if there are no such bytes. */
+/* Takes free bytes beside extents in use, from the arenas of any queue, if the heap is short of
+ * idle segments (is_tight ()).  So idle segments stay free for larger requests.  If the bytes
+ * belong to another queue, the host waits for that queue's commands, and the heap's lock is
+ * released during the wait.  Returns NULL if there are no such bytes. */
 static TarnExtent *
 take_hole (TarnHeapQueue *queue, gsize size)
 {

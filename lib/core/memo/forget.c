@@ -180,7 +180,8 @@ _tarn_memo_forget_all (TarnMemo *memo)
 
 /* Returns TRUE if a memo has entries for a destroyed object at the address of a present object.
  * @which is the set (is_other_id) of all former objects at this address.  The caller checks this
- * before it forgets entries, because that needs a call of _tarn_memo_close (), which is slow. */
+ * before it forgets entries, because forgetting needs a call of _tarn_memo_close (), which is
+ * slow. */
 static gboolean
 has_dead (TarnMemo *memo, const Which *which)
 {

@@ -16,8 +16,8 @@
 #include "upstream/upstream-private.h"
 
 /* Adds the arenas of a queue to the pool's table of arenas.  If @handle is NULL, adds the arenas
- * for requests without a queue.  Instead removes the arenas that the table has for @handle if the
- * pool uses no arenas, or knows no in-order queue @handle. */
+ * for requests without a queue.  If the pool uses no arenas, or knows no in-order queue @handle,
+ * adds none, and removes the arenas that the table has for @handle. */
 static void
 add_met (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
 {

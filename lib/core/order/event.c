@@ -108,10 +108,10 @@ _tarn_use_clear_event (TarnPool *pool, TarnUse *use)
     _tarn_event_unref (pool, g_steal_pointer (&use->event));
 }
 
-/* Returns TRUE if a queue's use @use of @block needs an event.  A use without an event needs one.
- * If the block is cached, a use whose event is not recorded yet needs one, too, because recording
- * may still fail.  If the block is still being freed, the free is recording this event, and the use
- * needs no other. */
+/* Returns TRUE if @use, the use of @block by a queue, needs an event.  This is so if the use has no
+ * event.  It is also so if the block is cached and the use's event is not recorded yet, because
+ * recording may still fail.  If the block is still being freed, the free is recording the event,
+ * and the use needs no other event. */
 static gboolean
 needs_event (const TarnBlock *block, const TarnUse *use)
 {

@@ -296,9 +296,9 @@ query_events (TarnPool *pool, const TarnRequest *request)
 }
 
 /* Moves the unready blocks of a request's size to the free list of the queue on which the backend
- * makes fresh memory ready.  A block is unready if it is idle, and no queue has waited yet until
- * its fresh memory is ready.  Returns FALSE with an error if the queue for fresh memory cannot be
- * looked up. */
+ * makes fresh memory ready.  An idle block of fresh memory is unready as long as no queue has
+ * waited until this memory is ready.  Returns FALSE with an error if the queue for fresh memory
+ * cannot be looked up. */
 static gboolean
 give_unready (TarnPool *pool, const TarnRequest *request, GError **error)
 {

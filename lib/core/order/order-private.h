@@ -100,8 +100,8 @@ struct _TarnEvent
   TarnEvent *next; /* the next event in the pool's list of unreferenced events */
 };
 
-/* The number of later frees that record events, after a block was handed over from one queue to
- * another.  Only frees of blocks of the same size count. */
+/* After a block was handed over from one queue to another, this many frees of blocks of the same
+ * size record events. */
 #define TARN_RECORDED_FREES 32
 
 /* The maximum number of events about which one request asks the driver. */
@@ -282,7 +282,8 @@ void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
 
 /* Returns TRUE if the backend keeps a queue alive as long as the pool has a reference to it.  Then
  * any function of the pool may use the queue at any time.  Otherwise the pool may use the queue
- * only in a call in which the program names the queue, or a block in use that the queue uses. */
+ * only in a call in which the program names the queue, or names a block in use that the queue
+ * uses. */
 static inline gboolean
 _tarn_pool_keeps_queues_alive (const TarnPool *pool)
 {

@@ -13,9 +13,9 @@
  * Without this limit, the call might never end while other threads free more blocks. */
 #define MAX_ROUNDS 100
 
-/* Returns TRUE if the host has to wait for commands that use memory before the pool returns it.
- * Returns FALSE if upstream is a direct allocator whose memory Tarn may free while commands still
- * use it (frees_in_order). */
+/* Returns TRUE if the host has to wait for the commands that use a block's memory before the pool
+ * returns this memory to upstream.  Returns FALSE if upstream is a direct allocator whose memory
+ * Tarn may free while commands still use it (frees_in_order). */
 gboolean
 _tarn_pool_waits_before_free (const TarnPool *pool)
 {
@@ -368,10 +368,9 @@ spare (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing)
   _tarn_pool_unlock_and_give_back (pool, blocks, FALSE);
 }
 
-/* Returns cached blocks to the heap.  Call this before the pool asks the heap for new memory,
- * because the heap has no free memory of the request's queue (@queue is NULL if the request has no
- * queue).  A free must not call this function, because this function asks the driver about
- * events. */
+/* Returns cached blocks to the heap.  Call this if the heap has no free memory of the request's
+ * queue (@queue is NULL if the request has no queue), before the pool asks the heap for new memory.
+ * A free must not call this function, because this function asks the driver about events. */
 void
 _tarn_pool_spare_heap (TarnPool *pool, guint32 number, TarnQueue *queue)
 {
@@ -407,9 +406,9 @@ give_back_ready_excess (TarnPool *pool)
   return needs_recorded;
 }
 
-/* Returns cached blocks that exceed the pool's bound to upstream, except blocks for which the host
- * would have to wait.  A free must not call this function, because this function asks the
- * driver. */
+/* If the pool exceeds its bound on cached bytes, returns cached blocks to upstream, except blocks
+ * for which the host would have to wait.  A free must not call this function, because this function
+ * asks the driver about events. */
 void
 _tarn_pool_give_back_excess (TarnPool *pool)
 {

@@ -93,8 +93,8 @@ uncount_failure (TarnPool *pool)
     pool->stats.failures--;
 }
 
-/* The most times that a request determines for which pools it waits.  It does so again when a
- * redirect function has chosen a pool that is not among these pools. */
+/* The most times that a request lists the pools for which it waits.  The request lists them again
+ * when a redirect function has chosen a pool that is not in the list. */
 #define MAX_LISTINGS 16
 
 /* Returns TRUE if a request has failed for lack of memory that other threads can free. */

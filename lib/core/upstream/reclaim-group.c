@@ -281,8 +281,8 @@ unlock_members (TarnReclaimGroup *group)
   _tarn_mutex_unlock (&group->lock);
 }
 
-/* Returns the sum of the bytes that all members have from upstream, or G_MAXSIZE if a gsize is too
- * small. */
+/* Returns the sum of the bytes that all members have from upstream, or G_MAXSIZE if the sum does
+ * not fit into a gsize. */
 gsize
 _tarn_group_get_managed_bytes (TarnReclaimGroup *group)
 {
