@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * Reads and writes structs of the API whose first field is their size in bytes.  Later versions of
- * a struct have more fields at the end.  A program sets the size to that of the version with which
- * it was compiled, which may be older or newer than the library.  All libraries include this
- * file. */
+ * a struct have more fields at the end.  A program sets the field to the size of the version with
+ * which the program was compiled.  That version may be older or newer than the library.  All
+ * libraries include this file. */
 
 #ifndef TARN_STRUCT_PRIVATE_H
 #define TARN_STRUCT_PRIVATE_H

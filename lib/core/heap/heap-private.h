@@ -211,7 +211,8 @@ typedef struct
   gboolean is_gap;    /* TRUE if the place is not the end of the region */
   gboolean goes_down; /* TRUE if the heap maps the segment at the end of the free addresses */
   gsize missing;      /* the bytes that the heap must map for the request */
-  gsize left_over;    /* the bytes that then stay free beside the request's extent */
+  gsize left_over;    /* the bytes that stay free beside the request's extent if the heap uses this
+                         place */
 } TarnPlace;
 
 /* The kinds of ranges (sets of segments).  A range serves only requests of its kind: small, large
@@ -599,7 +600,7 @@ struct _TarnHeap
    * by a thread in a read section, or a thread is about to add it to the table or to free it. */
   gsize n_unnamed;
   gsize lost_bytes; /* the bytes of lost extents: extents in use that the program will never free */
-  gsize lent_bytes; /* the bytes that the heap has lent to other heaps: lend.c */
+  gsize lent_bytes; /* the bytes that the heap has lent to other heaps (lend.c) */
   gsize pool_limit; /* the limit of the pool over the heap, in bytes; 0 if there is none */
   gsize full_bytes; /* a limit that the heap learnt when upstream refused memory (spare.c): the
                        bytes that the heap had, plus the bytes that upstream refused; G_MAXSIZE if

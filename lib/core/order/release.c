@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Returns memory to the upstream allocator while commands may still use it: records events on the
- * queues that use it, and waits for them if needed. */
+ * Returns memory to the upstream allocator while commands may still use the memory: records events
+ * on the queues that use the memory, and waits for these events if needed. */
 
 #include "order/order-private.h"
 #include "pool/bin-private.h"

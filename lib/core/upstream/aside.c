@@ -7,8 +7,8 @@
  * dropped its references to the handle.
  *
  * A pool checks a few of these blocks in each free, and in each request that no fast path serves.
- * It checks all of them when it has run out of memory, and when it trims: returns its cached
- * blocks. */
+ * It checks all of them when it has run out of memory, and when it trims, that is, returns its
+ * cached blocks to upstream. */
 
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
