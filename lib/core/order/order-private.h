@@ -33,7 +33,8 @@
  * takes fresh memory, and marks these queues as wanted.  The next request or free that names such a
  * queue and takes the lock knows that the queue is alive, so it records an event, one for all
  * wanted blocks of the share.  If the backend keeps queues alive, the request that marks the queue
- * records the event itself.  The event may also stand for commands that came after the free.
+ * records the event itself.  The event may also cover commands that came after the free: it
+ * completes only after these commands.
  *
  * A request does not make its queue wait for a late event, because this could be a deadlock: the
  * commands after the free may wait for the host, and the host may wait for the request's queue.
@@ -94,8 +95,8 @@ struct _TarnEvent
   gpointer handle;
   guint n_refs; /* guarded by the pool's lock */
   gint is_done; /* atomic: TRUE if the backend has reported the event as completed */
-  /* Constant: TRUE if the event may also stand for commands that were put on the queue after the
-   * free of a block with this event. */
+  /* Constant: TRUE if the event may also cover commands that were put on the queue after the free
+   * of a block with this event. */
   gboolean is_late;
   TarnEvent *next; /* the next event in the pool's list of unreferenced events */
 };

@@ -4,8 +4,8 @@
  * Makes cached memory of other queues available to a request's queue.  A queue's share is the
  * cached blocks that only this queue has used.  Another queue can use them only after an event.  So
  * a request asks for an event on the queue that has the share, and a later call records the event.
- * The event is called late, because it may also stand for commands that came after the free.  When
- * the event has completed, the blocks are idle, and any queue can use them.
+ * The event is called late, because it may also cover commands that came after the free.  When the
+ * event has completed, the blocks are idle, and any queue can use them.
  *
  * This file also decides for which block sizes the frees record events themselves. */
 

@@ -74,9 +74,9 @@ frees_on_queue (TarnPool *pool, gboolean is_wanted)
   return limit_bytes == 0;
 }
 
-/* Returns the event that stands for the commands on @queue, and records it if @events does not have
- * it yet.  @events maps queues to the events recorded so far.  If the backend does not keep queues
- * alive, one event stands for all queues.  Returns NULL if the event cannot be recorded. */
+/* Returns the event that covers the commands on @queue, and records it if @events does not have it
+ * yet.  @events maps queues to the events recorded so far.  If the backend does not keep queues
+ * alive, one event covers all queues.  Returns NULL if the event cannot be recorded. */
 static TarnEvent *
 ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
 {
@@ -191,7 +191,7 @@ _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboole
 
 /* Frees a block's memory on the first queue that uses the block, after all commands that use the
  * block.  First makes this queue wait for timely events of the block's other queues (events that
- * the block's free recorded).  Makes the host wait for late events (events that may also stand for
+ * the block's free recorded).  Makes the host wait for late events (events that may also cover
  * commands after the free).  Returns FALSE if the backend cannot free on the queue, or if a wait
  * failed. */
 static gboolean
