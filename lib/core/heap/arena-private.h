@@ -5,8 +5,8 @@
  *
  * A heap has arenas for each queue.  An arena is a set of memory ranges, which the heap divides
  * into extents.  An extent is a contiguous part of a range, in use or free.  Threads allocate
- * extents from an arena without the heap's lock.  A queue has one arena, or several if threads that
- * use the queue wait for each other.
+ * extents from an arena without the heap's lock.  A queue has one arena at first, and gets more if
+ * threads often wait for the arena's lock.
  *
  * A thread that does not take the heap's lock uses arenas in a read section, while the heap allows
  * read sections (heap-door.c).  A thread may use the ranges of an arena in two cases:

@@ -147,9 +147,10 @@ _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GErro
 }
 
 /* Does periodic work for a heap, after the calling thread has used the arenas of a queue: adds
- * arenas to the queue if threads wait for each other, moves segments between the arenas, records an
- * event if one is due, and returns to upstream the segments that have been idle for too long.  Does
- * nothing if another thread holds the heap's lock, because that thread does such work itself. */
+ * arenas to the queue if threads often wait for an arena's lock, moves segments between the arenas,
+ * records an event if one is due, and returns to upstream the segments that have been idle for too
+ * long.  Does nothing if another thread holds the heap's lock, because that thread does such work
+ * itself. */
 void
 _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
 {

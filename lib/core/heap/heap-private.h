@@ -44,9 +44,9 @@
  * done (alias.c).
  *
  * A request can name the in-order queue whose commands will use the memory.  The heap has separate
- * arenas for each queue that requests name.  An arena is a set of ranges.  A queue has one arena,
- * or several if threads that use the queue wait for each other.  Earlier commands on the queue may
- * still use an arena's free extents.  Another request for the same queue can nevertheless reuse
+ * arenas for each queue that requests name.  An arena is a set of ranges.  A queue has one arena at
+ * first, and gets more if threads often wait for the arena's lock.  Earlier commands on the queue
+ * may still use an arena's free extents.  Another request for the same queue can nevertheless reuse
  * these extents at once, because the new request's commands run after the earlier commands.  So a
  * thread need not wait for commands when it frees memory that no other queue has used.
  *
@@ -294,10 +294,10 @@ typedef struct
 } TarnHeapEvent;
 
 /* An arena: the ranges from which some threads allocate for one queue.  A queue has one arena at
- * first.  If threads that use the queue wait for each other, the queue gets several arenas.  Each
- * thread then has one of these arenas as its own, and allocates from its own arena as long as that
- * arena has an extent that fits.  Any request that names the queue can reuse the free extents of
- * all the queue's arenas at once, because the queue executes its commands in order.
+ * first, and gets more if threads often wait for the arena's lock.  Each thread then has one of the
+ * queue's arenas as its own, and allocates from its own arena as long as that arena has an extent
+ * that fits.  Any request that names the queue can reuse the free extents of all the queue's arenas
+ * at once, because the queue executes its commands in order.
  *
  * Invariant: n_used is the number of extents in use in the arena's segments. */
 struct _TarnArena

@@ -67,9 +67,11 @@ count_recorded (TarnPool *pool, guint32 number)
 }
 
 /* Returns the queue of a block that is being freed, with a reference, if this free has to record an
- * event that also covers cached blocks of the queue.  It has to if requests of other queues want
- * these blocks.  It also has to if the pool exceeds its bound on cached bytes, and an earlier
- * attempt to record an event on the queue failed (others.c).  Otherwise returns NULL. */
+ * event that also covers cached blocks of the queue.  Otherwise returns NULL.  The free has to
+ * record such an event in two cases:
+ * - Requests of other queues want these cached blocks.
+ * - The pool exceeds its bound on cached bytes, and an earlier attempt to record an event on the
+ *   queue failed (others.c). */
 static TarnQueue *
 get_wanted_queue (const TarnPool *pool, const TarnBlock *block)
 {

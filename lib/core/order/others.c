@@ -27,10 +27,11 @@ has_unrecorded_excess (const TarnPool *pool, const TarnQueue *queue)
   return queue->has_unrecorded && _tarn_pool_has_excess (pool);
 }
 
-/* Returns TRUE if a call that names @queue has to record an event on it.  It has to if requests of
- * other queues want the queue's cached blocks.  It also has to if the pool exceeds its bound on
- * cached bytes, and an earlier attempt to record an event on the queue failed.  The caller holds
- * the pool's lock. */
+/* Returns TRUE if a call that names @queue has to record an event on the queue.  The caller holds
+ * the pool's lock.  The call has to record an event in two cases:
+ * - Requests of other queues want the queue's cached blocks.
+ * - The pool exceeds its bound on cached bytes, and an earlier attempt to record an event on the
+ *   queue failed. */
 gboolean
 _tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue)
 {
