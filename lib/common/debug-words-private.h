@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads the words in the value of TARN_DEBUG, an environment variable with which Tarn finds
+ * Reads the words in the value of TARN_DEBUG, an environment variable that makes Tarn look for
  * mistakes that programs make with memory. */
 
 #ifndef TARN_DEBUG_WORDS_PRIVATE_H

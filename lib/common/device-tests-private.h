@@ -114,8 +114,8 @@ _tarn_device_tests_have_any (TarnDeviceTests *tests)
   return FALSE;
 }
 
-/* The next functions report each option -p PATH whose path no test has.  Without this report,
- * g_test would run no test and succeed. */
+/* The next functions report each option -p PATH that matches no test.  Without this report, g_test
+ * would run no test and succeed. */
 
 /* Returns TRUE if the path of a test is @wanted, or begins with the folder @wanted. */
 static inline gboolean
@@ -145,7 +145,8 @@ _tarn_device_tests_means (const TarnDeviceTests *tests, const gchar *path, const
 }
 
 /* Returns TRUE if no test has run for the option -p @wanted, although its user may have meant tests
- * of devices.  g_test runs no test for a path that does not begin with a slash. */
+ * of devices.  g_test runs no test for a path without a slash at its beginning, so the user may
+ * also have meant tests of this path with a slash. */
 static inline gboolean
 _tarn_device_tests_lacks (const TarnDeviceTests *tests, const gchar *wanted)
 {

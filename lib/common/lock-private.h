@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Mutexes, conditions and one-time initialization.  Usually they are those of GLib.  In builds with
- * ThreadSanitizer, they are those of pthreads.  ThreadSanitizer does not see the locks of a GLib
- * that is not instrumented, and would report races between accesses that a GMutex guards. */
+ * Mutexes, condition variables and one-time initialization.  Usually, GLib implements them.  In
+ * builds with ThreadSanitizer, pthreads implement them, because ThreadSanitizer does not see the
+ * locks of a GLib that is not instrumented, and would report races between accesses that a GMutex
+ * guards. */
 
 #ifndef TARN_LOCK_PRIVATE_H
 #define TARN_LOCK_PRIVATE_H
@@ -41,8 +42,9 @@ typedef pthread_once_t TarnOnce;
 #define _tarn_cond_broadcast(cond) ((void) pthread_cond_broadcast (cond))
 #define _tarn_once(once, func) ((void) pthread_once ((once), (func)))
 
-/* Waits like g_cond_wait_until ().  The clock of a condition that PTHREAD_COND_INITIALIZER made is
- * that of g_get_real_time (), so this function converts @end_time. */
+/* Waits like g_cond_wait_until ().  A condition variable that PTHREAD_COND_INITIALIZER made waits
+ * by the clock of g_get_real_time ().  @end_time is by the clock of g_get_monotonic_time (), so
+ * this function converts it. */
 static inline gboolean
 _tarn_plain_wait_until (TarnCond *cond, TarnPlainMutex *mutex, gint64 end_time)
 {
@@ -200,7 +202,7 @@ _tarn_cond_wait (TarnCond *cond, TarnMutex *mutex)
 }
 
 /* Waits until a condition is signalled, or until the time @end_time by the clock of
- * g_get_monotonic_time ().  Returns FALSE if the time has come without a signal. */
+ * g_get_monotonic_time ().  Returns FALSE if no signal came before that time. */
 static inline gboolean
 _tarn_cond_wait_until (TarnCond *cond, TarnMutex *mutex, gint64 end_time)
 {

@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * Reads and writes structs of the API whose first field is their size in bytes.  Later versions of
- * a struct have more fields at the end.  A program sets the size to that of the version with which
- * it was compiled, which may be older or newer than the library.  All libraries include this
- * file. */
+ * a struct have more fields at the end.  A program sets the field to the size of the version with
+ * which the program was compiled.  That version may be older or newer than the library.  All
+ * libraries include this file. */
 
 #ifndef TARN_STRUCT_PRIVATE_H
 #define TARN_STRUCT_PRIVATE_H
@@ -57,9 +57,8 @@ _tarn_struct_has_size (gconstpointer theirs)
   return theirs != NULL && *(const gsize *) theirs >= sizeof (gsize);
 }
 
-/* Calls _tarn_struct_has_size ().  If that returns FALSE, sets an error that names the struct's
- * type,
- * @type. */
+/* Calls _tarn_struct_has_size ().  If that function returns FALSE, sets an error that names the
+ * struct's type, @type. */
 static inline gboolean
 _tarn_struct_has_size_or_set_error (gconstpointer theirs, const gchar *type, GError **error)
 {

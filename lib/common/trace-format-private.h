@@ -136,7 +136,8 @@ typedef enum
   TARN_TRACE_PART,
 
   /* Events about the recording itself */
-  TARN_TRACE_LOST, /* argument: how many events of this stream are missing before this one */
+  TARN_TRACE_LOST, /* argument: the number of events of this stream that are missing before this
+                      one */
   TARN_TRACE_STOP, /* no arguments; a recording without this event is cut off */
 
   /* An event that defines a code module (the program or a library) for the whole file */
@@ -147,8 +148,8 @@ typedef enum
    * OUT_OF_MEMORY here, too. */
   TARN_TRACE_LIMIT_REACHED,
 
-  /* No arguments: another allocator makes the next request, because its backend gets memory from
-   * the current object.  So both have the same bytes. */
+  /* The next request comes from another allocator, whose backend gets its memory from the current
+   * object.  So both allocators count the same bytes.  No arguments. */
   TARN_TRACE_NESTED,
 
   TARN_TRACE_N_KINDS

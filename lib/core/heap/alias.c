@@ -67,8 +67,8 @@ end_alias (TarnHeapQueue *queue)
   alias->region->n_pieces--;
 }
 
-/* Unmaps the aliases (old mappings of moved segments) that no command uses any more, as far as the
- * heap knows without asking the driver.  The caller has set TarnHeap.is_changing.  Releases the
+/* Unmaps the aliases (old mappings of moved segments) that no command uses any more.  Does not ask
+ * the driver whether more events are done.  The caller has set TarnHeap.is_changing.  Releases the
  * heap's lock during each driver call. */
 void
 _tarn_heap_end_aliases (TarnHeap *heap)
@@ -86,8 +86,8 @@ _tarn_heap_end_aliases (TarnHeap *heap)
 }
 
 /* Frees the structs of a queue's aliases (old mappings of moved segments).  The heap calls this
- * when the heap itself is freed.  Commands may still use the aliases, so they stay mapped, and the
- * heap never releases their addresses (TarnHeapRegion.has_lost). */
+ * when the heap itself is freed.  Commands may still use the aliases, so these mappings stay, and
+ * the heap never releases their addresses (TarnHeapRegion.has_lost). */
 void
 _tarn_queue_lose_aliases (TarnHeapQueue *queue)
 {

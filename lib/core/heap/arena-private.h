@@ -5,8 +5,8 @@
  *
  * A heap has arenas for each queue.  An arena is a set of memory ranges, which the heap divides
  * into extents.  An extent is a contiguous part of a range, in use or free.  Threads allocate
- * extents from an arena without the heap's lock.  A queue has one arena, or several if threads that
- * use the queue wait for each other.
+ * extents from an arena without the heap's lock.  A queue has one arena at first, and gets more if
+ * threads often wait for the arena's lock.
  *
  * A thread that does not take the heap's lock uses arenas in a read section, while the heap allows
  * read sections (heap-door.c).  A thread may use the ranges of an arena in two cases:
@@ -14,9 +14,9 @@
  *   arena's lock.
  * - The thread holds the heap's lock, and the heap forbids read sections.
  *
- * The pool begins the read section, and then calls the functions below that need one.  The section
- * serves for the heap too, because each thread has only one counter of read sections, for all
- * objects (base/thread-private.h).  So these functions only check that the heap allows read
+ * The pool begins a read section before it calls a function below that needs one.  The function
+ * does not begin another read section, because each thread has only one counter of read sections,
+ * for all objects (base/thread-private.h).  The function only checks that the heap allows read
  * sections. */
 
 #ifndef TARN_ARENA_PRIVATE_H
@@ -57,15 +57,15 @@ gsize _tarn_heap_get_alignment (const TarnHeap *heap);
 gsize _tarn_heap_get_max_held (const TarnHeap *heap);
 gboolean _tarn_heap_follows_pool (const TarnHeap *heap);
 
-/* Count the pools over a heap.  A pool adds itself when it is made, and removes itself when it is
- * freed.  The caller needs no lock. */
+/* Functions that count the pools over a heap.  A pool adds itself when it is made, and removes
+ * itself when it is freed.  The caller needs no lock. */
 void _tarn_heap_add_pool (TarnHeap *heap);
 void _tarn_heap_remove_pool (TarnHeap *heap);
 guint _tarn_heap_count_pools (const TarnHeap *heap);
 
 /* Gets the size of the largest request that may share a segment (memory that the heap got from
- * upstream in one call) with other requests.  A larger request may get a segment of its own, which
- * later usually serves only other large requests.  Takes the heap's lock. */
+ * upstream in one call) with other requests.  A larger request may get a segment of its own.  Such
+ * a segment later usually serves only other large requests.  Takes the heap's lock. */
 gsize _tarn_heap_get_max_shared (TarnHeap *heap);
 
 /* Gets the heap's generation (tarn_pool_get_generation ()): a counter that grows when the heap

@@ -147,9 +147,10 @@ _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GErro
 }
 
 /* Does periodic work for a heap, after the calling thread has used the arenas of a queue: adds
- * arenas to the queue if threads wait for each other, moves segments between the arenas, records an
- * event if one is due, and returns to upstream the segments that have been idle for too long.  Does
- * nothing if another thread holds the heap's lock, because that thread does such work itself. */
+ * arenas to the queue if threads often wait for an arena's lock, moves segments between the arenas,
+ * records an event if one is due, and returns to upstream the segments that have been idle for too
+ * long.  Does nothing if another thread holds the heap's lock, because that thread does such work
+ * itself. */
 void
 _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
 {
@@ -238,7 +239,7 @@ lock (TarnArena *arena)
       g_usleep (SLEEP);
 }
 
-/* Adds an arena to the list TarnHeap.touched, unless another thread does so. */
+/* Adds an arena to the list TarnHeap.touched, unless another thread has begun to add this arena. */
 static __attribute__ ((noinline)) void
 add_touched (TarnArena *arena)
 {
@@ -252,8 +253,9 @@ add_touched (TarnArena *arena)
     ;
 }
 
-/* Makes sure that the heap visits an arena when read sections are forbidden the next time.  A
- * thread calls this in a read section that changes the arena. */
+/* Adds an arena to the list TarnHeap.touched, unless the arena is in the list already.  A thread
+ * calls this in a read section that changes the arena.  The next thread that forbids read sections
+ * then updates the heap's counters with this arena's changes. */
 static inline void
 touch (TarnArena *arena)
 {

@@ -171,9 +171,9 @@ get_most (const TarnHeap *heap)
   return heap->is_short ? 0 : limit != 0 ? limit : G_MAXSIZE;
 }
 
-/* Computes how many more bytes the heap should get from upstream rather than search all the memory
- * that it has.  A request that finds no extent in its own arena, and that needs more than these
- * bytes, uses the free memory of the queue's other arenas. */
+/* Computes how many more bytes the heap may get from upstream until it has the most bytes that it
+ * should have.  If a request finds no extent in its thread's own arena, and needs more than these
+ * bytes, it uses free memory of the queue's other arenas. */
 gsize
 _tarn_heap_get_room (const TarnHeap *heap)
 {

@@ -147,7 +147,7 @@ split (TarnArena *arena, TarnExtent *extent, gsize size)
 static inline TarnExtent *
 join (TarnArena *arena, TarnExtent *left, TarnExtent *right)
 {
-  /* An index of the array both, because a processor could not predict a branch. */
+  /* Index the array both instead of branching, because processors could not predict the branch. */
   gboolean right_stays = left->size < right->size;
   TarnExtent *both[] = { left, right };
   TarnExtent *stays = both[right_stays], *goes = both[!right_stays];
@@ -341,8 +341,8 @@ _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
   return extent;
 }
 
-/* Allocates a whole free extent that has @size bytes from a multiple of @alignment on.  Returns
- * NULL if there is none. */
+/* Allocates a whole free extent in which @size bytes begin at a multiple of @alignment.  Returns
+ * NULL if there is no such extent. */
 TarnExtent *
 _tarn_range_take_aligned (TarnHeapRange *range, gsize size, gsize alignment)
 {
@@ -357,9 +357,9 @@ _tarn_range_take_aligned (TarnHeapRange *range, gsize size, gsize alignment)
   return extent;
 }
 
-/* Splits an extent after @size bytes.  If @puts_first is TRUE, frees the first part and returns the
- * second part.  Otherwise frees the second part and returns the first part.  The extent must be
- * neither in use nor in the index of free extents. */
+/* Splits an extent after @size bytes, frees one part and returns the other.  Frees the first part
+ * if @puts_first is TRUE, and the second part otherwise.  The extent must be neither in use nor in
+ * the index of free extents. */
 static TarnExtent *
 split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean puts_first)
 {

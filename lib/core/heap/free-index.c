@@ -205,8 +205,8 @@ _tarn_free_index_take (TarnFreeIndex *self, gsize size)
   return extent;
 }
 
-/* Finds an extent of a treap that has @size bytes from a multiple of @alignment on.  Prefers small
- * extents.  Returns NULL if there is none. */
+/* Finds an extent of a treap in which @size bytes begin at a multiple of @alignment.  Prefers small
+ * extents.  Returns NULL if there is no such extent. */
 static TarnExtent *
 treap_find_aligned (TarnExtent *root, gsize size, gsize alignment)
 {
@@ -225,8 +225,9 @@ treap_find_aligned (TarnExtent *root, gsize size, gsize alignment)
   return found != NULL ? found : treap_find_aligned (root->greater, size, alignment);
 }
 
-/* Removes an extent that has @size bytes from a multiple of @alignment on from the index, and
- * returns it.  Returns NULL if there is none.  May look at each extent of at least @size bytes. */
+/* Removes an extent from the index, and returns it: an extent in which @size bytes begin at a
+ * multiple of @alignment.  Returns NULL if there is no such extent.  May look at each extent of at
+ * least @size bytes. */
 TarnExtent *
 _tarn_free_index_take_aligned (TarnFreeIndex *self, gsize size, gsize alignment)
 {

@@ -8,7 +8,7 @@
  * been idle for the longest time.  A huge request usually gets a segment of its own, which has only
  * the request's size, rounded up to a multiple of UNIT if the heap can spare the bytes.  Such
  * segments are in a range (set of segments) that serves no small request, because a small block in
- * use would keep its segment from the next huge request.
+ * use would prevent the next huge request from using its segment.
  *
  * A free extent is stranded if another extent of its segment is in use: the heap cannot return such
  * a segment to upstream.  The file spare.c bounds the stranded memory of a heap near its limit.
@@ -30,10 +30,10 @@
 #define MIN_HUGE_BYTES (64 * MIB)
 #define HUGE_SHARE 8
 
-/* If a request gets a segment that existed before, the segment may be too large for it.  In two
- * cases the segment may be at most 1/HUGE_SLACK larger than the request needs: a huge request takes
- * another queue's segment; or the heap has a limit, and a request for much of the limit (spare.c)
- * takes an idle segment. */
+/* A request can get an idle segment that is larger than the request needs.  In two cases, the
+ * segment may be larger by at most the needed bytes divided by HUGE_SLACK: a huge request takes
+ * another queue's segment; or the heap has a limit, and the request is for much of the limit
+ * (spare.c). */
 #define HUGE_SLACK 8
 
 /* In a heap with a limit, a segment has at most as many bytes as the limit divided by
@@ -170,8 +170,8 @@ await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **
 /* Makes the host wait until fresh memory is ready, if the backend has a queue that prepares fresh
  * memory.  Waits even if upstream is a pool, because that queue may still be preparing the memory
  * that the pool returned.  Returns FALSE if the wait failed.  Then *busy is NULL if the caller can
- * return the memory to upstream.  Otherwise *busy is the queue, which may still use the memory, so
- * the caller must keep the memory. */
+ * return the memory to upstream.  Otherwise *busy is the queue that prepares the memory.  The queue
+ * may still use the memory, so the caller must keep it. */
 static gboolean
 await_ready (TarnHeap *heap, gpointer *busy, GError **error)
 {
@@ -336,9 +336,10 @@ pay_for_move (TarnHeap *heap, gsize needed)
 }
 
 /* Returns idle segments to upstream until the heap has room for a new segment of @needed bytes.  If
- * the heap does this again and again, it takes a little more memory instead, because the sizes that
- * the program requests in turn need segments of their own (pay_for_move ()).  Searches the heap
- * again for each segment, because each return releases the heap's lock. */
+ * the heap does this again and again, the program alternately requests several sizes that need
+ * segments of their own.  The heap then gets a little more memory, and returns no segment
+ * (pay_for_move ()).  Searches the heap again for each segment, because each return releases the
+ * heap's lock. */
 static void
 make_room (TarnHeapRange *range, gsize needed)
 {
@@ -368,8 +369,9 @@ take_of_others (TarnHeapRange *range, gsize size, gsize needed)
 }
 
 /* Returns idle segments to upstream if @error says that memory has run out or that a limit is
- * reached.  The result is TRUE if any were returned.  If upstream's memory has run out and none
- * were returned, the heap learns a limit (_tarn_heap_note_full ()). */
+ * reached.  The result is TRUE if any were returned.  If upstream's memory has run out and no
+ * segment was returned, the heap from now on has a limit: its present bytes plus @size
+ * (_tarn_heap_note_full ()). */
 static gboolean
 release_for (TarnHeap *heap, gsize size, const GError *error)
 {

@@ -194,8 +194,8 @@ _tarn_range_clear (TarnHeapRange *range)
 
 /* Functions that add segments to a range, or move them there */
 
-/* Gets the place at the end of a range's region, for a request of @size bytes.  The request finds
- * no free extent in the range. */
+/* Gets the place at the end of a range's region, for a request of @size bytes.  Call this only if
+ * no free extent of the range is large enough. */
 static TarnPlace
 get_place_at_end (const TarnHeapRange *range, gsize size)
 {
@@ -553,10 +553,10 @@ add_or_move (TarnHeapRange *range, TarnPlace *place, gsize wanted, GError **erro
   return TRUE;
 }
 
-/* Finds an idle segment of the smallest possible size, which no command uses, in other arenas, for
- * the range for small requests.  Returns NULL if there is none.  The large range of the same arena
- * keeps its segments: its next request would need them, and in the small range a small block would
- * soon use them. */
+/* Finds a segment of another arena that can move to a range for small requests: an idle segment
+ * that has the smallest size and that no command uses.  Returns NULL if there is none.  Takes none
+ * from the same arena's large range, because the next large request would need the segment
+ * again. */
 static TarnPiece *
 find_least_idle (const TarnHeapRange *range)
 {
@@ -589,11 +589,11 @@ choose_moving (TarnHeapRange *range, const TarnPlace *place, gsize size, TarnHea
 }
 
 /* Returns TRUE if the heap should first find out whether upstream has the bytes that a request
- * lacks at @place.  Then it sets *bytes to the number of bytes to test: the missing bytes, minus
- * the bytes of the idle segments that can move.  If one fresh segment can supply these bytes,
- * always returns FALSE. Otherwise returns TRUE in three cases: the request needs many segments;
- * memory ran out before; or upstream forbids returns of segments for now, so the heap could not
- * return the segments of a request that fails. */
+ * lacks at @place.  Then sets *bytes to the number of bytes to test: the missing bytes, minus the
+ * bytes of the idle segments that can move.  Returns FALSE if one fresh segment can supply these
+ * bytes.  Otherwise returns TRUE in three cases: the request needs many segments; memory ran out
+ * before; or upstream forbids returns of segments for now, so the heap could not return the
+ * segments of a request that fails. */
 static gboolean
 needs_probe (const TarnHeapRange *range, const TarnPlace *place, gsize size, gsize *bytes)
 {

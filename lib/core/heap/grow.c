@@ -10,13 +10,14 @@
 #include "common/limit-private.h"
 #include "heap/heap-private.h"
 
-/* See await_unrecorded (). */
+/* The heap waits for queues that the program no longer names if their idle segments have more than
+ * UNRECORDED_SHARE times the bytes that the heap should have (await_unrecorded ()). */
 #define UNRECORDED_SHARE 2
 
 /* Returns TRUE if the calling thread may wait until another thread has added or removed segments.
- * A function of the backend, called by Tarn, may itself call Tarn.  In this nested call the thread
- * must not wait if the segments may be changed by the outer call, which could then never end
- * (base/duty-private.h). */
+ * A function of the backend, called by Tarn, may itself call Tarn.  In this nested call, the thread
+ * must not wait if the outer call may be changing the segments, because the outer call can end only
+ * after the nested call (base/duty-private.h). */
 static gboolean
 may_wait (const TarnHeap *heap)
 {
@@ -118,12 +119,12 @@ _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
   return TRUE;
 }
 
-/* Makes the host wait for all queues if the backend has event_record_all (), and idle segments of
- * queues that the program has not named for some time have more than UNRECORDED_SHARE times the
- * bytes that the heap should have.  Without this wait, a program that uses a new queue for each
- * task, or a new thread with a default stream of its own, takes memory until the driver has none
- * left.  Returns TRUE if the caller should search the range again.  Waits at most once for each
- * request. */
+/* If the backend has event_record_all (), makes the host wait for all queues when queues that the
+ * program no longer names have too many idle segments (UNRECORDED_SHARE).  Only an event shows that
+ * these segments are quiet, and the heap records no event on such a queue.  So without this wait, a
+ * program that uses a new queue for each task would allocate until the driver has no memory left.
+ * So would a program that uses a new thread, with its own default stream, for each task.  Returns
+ * TRUE if the caller should search the range again.  Waits at most once for each request. */
 static gboolean
 await_unrecorded (TarnHeap *heap, gsize size, TarnHeapAttempt *attempt)
 {

@@ -31,11 +31,11 @@ end_of (const TarnExtent *extent)
   return extent->start + extent->size;
 }
 
-/* Gets a number of which the size of each extent that begins in a segment must be a multiple,
- * unless the extent ends where the segment ends: the heap's alignment, or the alignment of the
- * segment's address if that is lower.  If it is lower, an aligned request may begin some bytes
- * after the start of the segment.  The skipped bytes become an extent, whose size need not be a
- * multiple of the heap's alignment. */
+/* Gets the granularity of a segment.  The size of each extent that begins in the segment must be a
+ * multiple of the granularity, unless the extent ends where the segment ends.  The granularity is
+ * the heap's alignment, or the alignment of the segment's address if this is lower.  In the latter
+ * case, an aligned extent may begin some bytes after the start of the segment.  The skipped bytes
+ * are an extent, whose size need not be a multiple of the heap's alignment. */
 static gsize
 get_granularity (const TarnHeap *heap, const TarnPiece *piece)
 {

@@ -38,7 +38,8 @@ date_idle (TarnArena *arena)
 }
 
 /* Adds to the heap's counters the change of an arena's bytes in use since the last call for this
- * arena.  Segments of the arena may have become idle, so the heap watches its queue. */
+ * arena.  Segments of the arena may have become idle, so adds the arena's queue to the list
+ * TarnHeap.watched. */
 static void
 add_uncounted (TarnArena *arena)
 {
@@ -98,10 +99,10 @@ _tarn_arena_count_unnamed (TarnArena *arena)
   arena->n_unnamed = 0;
 }
 
-/* Updates the heap's counters with all changes that threads made in read sections.  Visits only the
- * arenas in the list TarnHeap.touched, and empties this list: a heap can have thousands of arenas,
- * and threads change few of them before read sections are forbidden again.  The caller holds the
- * heap's lock and has forbidden read sections. */
+/* Updates the heap's counters with all changes that threads made in read sections.  Looks only at
+ * the arenas in the list TarnHeap.touched, and empties this list: a heap can have thousands of
+ * arenas, and threads change few of them before read sections are forbidden again.  The caller
+ * holds the heap's lock and has forbidden read sections. */
 static void
 collect (TarnHeap *heap)
 {
@@ -113,7 +114,8 @@ collect (TarnHeap *heap)
       add_uncounted (arena);
       _tarn_arena_count_unnamed (arena);
     }
-  /* Only now, because one arena may have got bytes that another arena had lost before. */
+  /* Raise the peaks only after the loop: bytes may have been freed in one arena and then allocated
+   * in another, and the sum is right only when both arenas are counted. */
   raise_peaks (heap, heap->stats.used_bytes);
   raise_peaks (heap, (gsize) __atomic_load_n (&heap->peak_in_visits, __ATOMIC_RELAXED));
   __atomic_store_n (&heap->peak_in_visits, 0, __ATOMIC_RELAXED);

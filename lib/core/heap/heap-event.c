@@ -24,16 +24,17 @@
  * event covers all commands that the queue ever had. */
 #define LAST (G_MAXUINT64 - 1)
 
-/* The heap asks the driver whether a queue's event is done in one of PASSES calls that name the
- * queue.  While segments of the queue are still mapped at old addresses, the heap asks in one of
+/* In one of PASSES calls that name a queue, the heap asks the driver whether the queue's event is
+ * done.  While segments of the queue are still mapped at old addresses, the heap asks in one of
  * PASSES_OF_ALIASES calls, because other queues cannot use these segments before the event is
  * done. */
 #define PASSES 16
 #define PASSES_OF_ALIASES 4
 
-/* The heap assumes that the program does not name a queue again soon if MANY_LATER queues have been
- * added to the heap after it, and its segments have been idle for UNNAMED_TIME microseconds.  Pools
- * serve up to MANY_LATER queues that the program uses alternately without a wait. */
+/* The heap assumes that the program will not name a queue again soon if the heap has added
+ * MANY_LATER other queues since it added this queue, and if the queue's segments have been idle for
+ * UNNAMED_TIME microseconds.  So if the program alternately uses at most MANY_LATER queues, the
+ * host does not wait for them. */
 #define MANY_LATER 288
 #define UNNAMED_TIME (20 * G_TIME_SPAN_MILLISECOND)
 
@@ -331,9 +332,9 @@ _tarn_heap_poll_events (TarnHeap *heap)
   _tarn_heap_end_aliases (heap);
 }
 
-/* Counts the bytes of idle segments that stay with their queues for as long as the program does not
- * name these queues: commands may still use the segments, and the heap has recorded no event.
- * Leaves out queues that the program may name again soon (MANY_LATER). */
+/* Counts the bytes of idle segments that no other queue can use until the program names their queue
+ * again: commands may still use the segments, and the heap has recorded no event.  Leaves out
+ * queues that the program may name again soon (MANY_LATER). */
 gsize
 _tarn_heap_count_unrecorded (const TarnHeap *heap)
 {

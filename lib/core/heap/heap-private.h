@@ -44,9 +44,9 @@
  * done (alias.c).
  *
  * A request can name the in-order queue whose commands will use the memory.  The heap has separate
- * arenas for each queue that requests name.  An arena is a set of ranges.  A queue has one arena,
- * or several if threads that use the queue wait for each other.  Earlier commands on the queue may
- * still use an arena's free extents.  Another request for the same queue can nevertheless reuse
+ * arenas for each queue that requests name.  An arena is a set of ranges.  A queue has one arena at
+ * first, and gets more if threads often wait for the arena's lock.  Earlier commands on the queue
+ * may still use an arena's free extents.  Another request for the same queue can nevertheless reuse
  * these extents at once, because the new request's commands run after the earlier commands.  So a
  * thread need not wait for commands when it frees memory that no other queue has used.
  *
@@ -204,13 +204,15 @@ typedef struct
   /* The range's segments that are mapped right before start and right after end; NULL if there is
    * none. */
   TarnPiece *before, *after;
-  /* The extents at these sides that the request uses too if they are free; NULL if there is none.
-   * The segments of these extents stay where they are. */
+  /* The extent that ends at start, and the extent that begins at end.  If such an extent is free,
+   * the request uses it too, and the extent's segments stay where they are.  NULL if there is no
+   * such extent, or if the request does not use the extent. */
   const TarnExtent *below, *above;
   gboolean is_gap;    /* TRUE if the place is not the end of the region */
   gboolean goes_down; /* TRUE if the heap maps the segment at the end of the free addresses */
   gsize missing;      /* the bytes that the heap must map for the request */
-  gsize left_over;    /* the bytes that then stay free beside the request's extent */
+  gsize left_over;    /* the bytes that stay free beside the request's extent if the heap uses this
+                         place */
 } TarnPlace;
 
 /* The kinds of ranges (sets of segments).  A range serves only requests of its kind: small, large
@@ -292,10 +294,10 @@ typedef struct
 } TarnHeapEvent;
 
 /* An arena: the ranges from which some threads allocate for one queue.  A queue has one arena at
- * first.  If threads that use the queue wait for each other, the queue gets several arenas.  Each
- * thread then has one of these arenas as its own, and allocates from its own arena as long as that
- * arena has an extent that fits.  Any request that names the queue can reuse the free extents of
- * all the queue's arenas at once, because the queue executes its commands in order.
+ * first, and gets more if threads often wait for the arena's lock.  Each thread then has one of the
+ * queue's arenas as its own, and allocates from its own arena as long as that arena has an extent
+ * that fits.  Any request that names the queue can reuse the free extents of all the queue's arenas
+ * at once, because the queue executes its commands in order.
  *
  * Invariant: n_used is the number of extents in use in the arena's segments. */
 struct _TarnArena
@@ -577,10 +579,11 @@ struct _TarnHeap
   /* All queues, also the forgotten ones and the struct "nobody".  Only the thread that has set
    * is_changing removes a queue. */
   GQueue all_queues;
-  /* The queues that growth of the heap may have to do with, linked by TarnHeapQueue.watched_link:
-   * all that have an idle segment, an alias, an event, or no segment at all.  Other queues may be
-   * in the list, too, until the heap has grown.  A heap can have thousands of queues, and most of
-   * them have none of these.  Only the thread that has set is_changing removes a queue. */
+  /* The queues that the heap looks through when it grows, linked by TarnHeapQueue.watched_link.
+   * Each queue that has an idle segment, an alias, an event, or no segment at all is in the list.
+   * Other queues may be in the list until the heap has grown.  A heap can have thousands of queues,
+   * but usually only few of them are in the list.  Only the thread that has set is_changing removes
+   * a queue. */
   GQueue watched;
   GQueue forgotten_queues; /* the forgotten queues, in the order in which the heap will ask whether
                               their last events are done */
@@ -597,7 +600,7 @@ struct _TarnHeap
    * by a thread in a read section, or a thread is about to add it to the table or to free it. */
   gsize n_unnamed;
   gsize lost_bytes; /* the bytes of lost extents: extents in use that the program will never free */
-  gsize lent_bytes; /* the bytes that the heap has lent to other heaps: lend.c */
+  gsize lent_bytes; /* the bytes that the heap has lent to other heaps (lend.c) */
   gsize pool_limit; /* the limit of the pool over the heap, in bytes; 0 if there is none */
   gsize full_bytes; /* a limit that the heap learnt when upstream refused memory (spare.c): the
                        bytes that the heap had, plus the bytes that upstream refused; G_MAXSIZE if
@@ -690,7 +693,7 @@ TarnExtent *_tarn_heap_take (TarnHeapQueue *queue, gsize size, gsize alignment, 
 TarnExtent *_tarn_heap_take_aligned (TarnHeapQueue *queue, gsize size, gsize alignment,
                                      GError **error);
 
-/* A function of heap.c that adds an extent to the table.  The caller holds the heap's lock. */
+/* A function of heap.c that adds an extent to TarnHeap.table.  The caller holds the heap's lock. */
 void _tarn_heap_remember (TarnExtent *extent, TarnMemory memory);
 
 /* Functions of heap-door.c, for the heap's lock and read sections.  The caller of the first three
@@ -904,8 +907,8 @@ _tarn_arena_get_range (TarnArena *arena, gsize size)
 }
 
 /* A fresh segment usually has as many bytes as its arena already has.  In a heap with more than
- * TARN_FEW_ARENAS arenas, it has only the arena's bytes divided by TARN_SHARE_OF_ARENA, because the
- * unused memory of many arenas adds up. */
+ * TARN_FEW_ARENAS arenas, a fresh segment has only the arena's bytes divided by
+ * TARN_SHARE_OF_ARENA, because the unused memory of many arenas adds up. */
 #define TARN_FEW_ARENAS 4
 #define TARN_SHARE_OF_ARENA 4
 
@@ -958,8 +961,9 @@ _tarn_extent_get_address (const TarnExtent *extent)
                                : piece->memory.address + (extent->start - piece->start);
 }
 
-/* Returns how many bytes an extent has before its first multiple of @alignment: the first address,
- * or the first offset in the segment if the heap does not know addresses. */
+/* Returns how many bytes of an extent come before its first aligned byte.  A byte is aligned if its
+ * address is a multiple of @alignment.  If the heap does not know addresses, the byte's offset in
+ * the segment counts instead. */
 static inline gsize
 _tarn_extent_get_gap (const TarnExtent *extent, gsize alignment)
 {

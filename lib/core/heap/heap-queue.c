@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * The in-order queues for which a heap has memory.  A heap adds a queue when a request names the
- * queue for the first time.  It keeps the queue as long as the queue has a segment of memory,
+ * queue for the first time.  The heap keeps the queue as long as the queue has a segment of memory,
  * unless the program tells the heap to forget the queue.
  *
  * When the heap forgets a queue, it records a last event on the queue, and keeps the queue's
@@ -420,9 +420,9 @@ is_dull (const TarnHeapQueue *queue)
          && queue->aliases.length == 0;
 }
 
-/* Frees the queues that have no segment and that no call uses, except heap->nobody.  Removes the
- * queues from TarnHeap.watched that need not be there any more.  The caller has set is_changing, so
- * no other thread removes a queue from this list meanwhile.
+/* Frees the queues that have no segment and that no call uses, except heap->nobody.  Removes queues
+ * from the list TarnHeap.watched that need not be in the list any more.  The caller has set
+ * is_changing, so no other thread removes a queue from this list meanwhile.
  *
  * Releases the heap's lock for each queue that it frees.  Other threads may then add queues at the
  * end of the list.  The loop does not visit these new queues, because it might then never end: when
@@ -447,8 +447,8 @@ _tarn_heap_drop_queues (TarnHeap *heap)
     }
 }
 
-/* Gets the arena after @arena, of those whose queues are in TarnHeap.watched.  If @arena is NULL,
- * gets the first one. */
+/* Gets the next arena after @arena in the order of the queues in the list TarnHeap.watched.  If
+ * @arena is NULL, gets the first arena of the first queue. */
 static const TarnArena *
 next_watched (const TarnHeap *heap, const TarnArena *arena)
 {

@@ -400,8 +400,8 @@ put_lost (TarnHeap *heap)
 }
 
 /* Frees all queues of a heap that is about to be freed, with their arenas, events and reserved
- * addresses.  Does nothing unless all extents in use are lost, that is, their users will never free
- * them (heap_lose ()): the user of another extent may still free it. */
+ * addresses.  Does nothing if an extent in use is not lost (heap_lose ()), because its user may
+ * still free it. */
 static void
 free_queues (TarnHeap *heap)
 {
@@ -448,8 +448,9 @@ heap_finalize (TarnAllocator *allocator)
   free (heap);
 }
 
-/* The class of all heaps.  For blocks, a heap uses the functions of direct allocators, which call
- * the driver for each block. */
+/* The class of all heaps.  A heap makes and frees blocks by the functions of direct allocators,
+ * which call the allocator's TarnAllocatorOps for each block: here heap_allocate () and
+ * heap_free (). */
 static const TarnAllocatorClass heap_class = {
   .kind = "heap",
   .trace_class = TARN_TRACE_HEAP,

@@ -129,9 +129,9 @@ lend_backing_release (gpointer user_data, TarnMemory backing, gsize size)
   _tarn_heap_unlock (heap);
 }
 
-/* Stores the functions of this file in @ops, the callbacks of a new heap over @upstream.  They let
- * the new heap lend virtual memory to another heap.  Does nothing if @upstream has no virtual
- * memory. */
+/* Stores the functions of this file in @ops, the callbacks of a new heap over @upstream.  These
+ * callbacks let the new heap lend virtual memory to another heap.  Does nothing if @upstream has no
+ * virtual memory. */
 void
 _tarn_heap_set_lending (const TarnAllocator *upstream, TarnAllocatorOps *ops)
 {

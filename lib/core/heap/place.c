@@ -18,11 +18,12 @@
 
 #define MIB ((gsize) 1 << 20)
 
-/* A free extent has nearly enough bytes for a request of at least LEAST_APART bytes if it lacks at
- * most the request's bytes divided by NEARLY_SHARE.  Such a request's memory is mapped apart, with
- * free addresses before it (_tarn_range_find_place ()), unless the request's bytes divided by
- * APART_FREE_SHARE are free at the range's end, or if the range has fewer free addresses than
- * APART_SHARE times the request's bytes. */
+/* Constants that tell when the heap maps a request's memory apart, with free addresses before it
+ * (_tarn_range_find_place ()):
+ * - The request has at least LEAST_APART bytes.
+ * - The largest free extent lacks at most the request's bytes divided by NEARLY_SHARE.
+ * - Fewer bytes are free at the range's end than the request's bytes divided by APART_FREE_SHARE.
+ * - The region has free addresses for at least APART_SHARE times the request's bytes. */
 #define LEAST_APART (8 * MIB)
 #define NEARLY_SHARE 256
 #define APART_FREE_SHARE 8
@@ -91,9 +92,9 @@ get_free_bytes (const TarnExtent *extent)
   return extent != NULL && extent->is_free ? extent->size : 0;
 }
 
-/* Replaces *best by the gap @place if a request of @size bytes needs less memory there, or if it
- * leaves fewer bytes free.  @beside is the number of free bytes beside the gap that the request
- * uses.  @missing is the number of bytes that the heap must map. */
+/* Replaces *best by the gap @place if a request of @size bytes needs less memory there, or needs as
+ * much memory there but leaves fewer bytes free.  @beside is the number of free bytes beside the
+ * gap that the request uses.  @missing is the number of bytes that the heap must map. */
 static void
 choose (TarnPlace *best, TarnPlace place, gsize size, gsize beside, gsize missing)
 {
@@ -103,8 +104,8 @@ choose (TarnPlace *best, TarnPlace place, gsize size, gsize beside, gsize missin
     *best = place;
 }
 
-/* Gets the number of bytes that the heap must map beside @beside free bytes for a request of @size
- * bytes. */
+/* Gets the number of bytes that the heap must map for a request of @size bytes.  The request also
+ * uses @beside free bytes beside the mapped ones. */
 static gsize
 get_missing (const TarnHeapRange *range, gsize size, gsize beside)
 {
@@ -114,7 +115,8 @@ get_missing (const TarnHeapRange *range, gsize size, gsize beside)
 }
 
 /* Compares a gap with *best for a request of @size bytes to a range.  The gap lies between two
- * mapped spans.  Either span is NULL if it is the region's start or end instead. */
+ * mapped spans, @below and @above.  @below is NULL if the gap begins at the region's start, and
+ * @above is NULL if the gap ends at the region's end. */
 static void
 try_gap (const TarnHeapRange *range, const Span *below, const Span *above, gsize size,
          TarnPlace *best)
@@ -198,11 +200,12 @@ get_place_apart (const TarnHeapRange *range, gsize size, TarnPlace *place)
 }
 
 /* Replaces *place, which is the end of a range's region, by a better place for a request of @size
- * bytes, if there is one.  If a free extent has nearly enough bytes, the place is apart from other
- * memory, or above that extent.  Then the next such request needs one small segment there, even
- * while commands use the addresses that segments have moved away from.  If the heap adds several
- * segments for the request, only the first may be apart (@is_first): otherwise segments could move
- * to and fro between that place and a gap. */
+ * bytes, if there is one.  If a free extent has nearly enough bytes, the place is above that
+ * extent, or apart from other memory, with free addresses before it.  A slightly larger request
+ * that follows then needs only one small segment at that place, even while commands still use old
+ * addresses of moved segments.  If the heap adds several segments for the request, only the first
+ * may be apart (@is_first): otherwise segments could move to and fro between that place and a
+ * gap. */
 void
 _tarn_range_find_place (const TarnHeapRange *range, gsize size, gboolean is_first, TarnPlace *place)
 {

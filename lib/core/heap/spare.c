@@ -13,8 +13,8 @@
  *     spare bytes = limit - peak - stranded bytes
  *
  * The peak is the most bytes in use lately, or the bytes in use with the request if these are more.
- * A request may strand at most the spare bytes.  If there are no spare bytes, a request that is
- * not small gets a segment of exactly its size.
+ * A request may strand at most the spare bytes.  If there are no spare bytes, a request that is not
+ * small gets a segment of exactly its size.
  *
  * A request for much of the limit (more than 1/512 of it) can strand many bytes.  So the rules for
  * such requests are stricter:
@@ -23,13 +23,13 @@
  *   1/64 of the limit.  Stranded bytes in other segments do not count for this bound.  The stranded
  *   bytes in other segments usually exceed 1/64 of the limit: if they counted, every request for
  *   much of the limit would need a segment of exactly its size.
- * - These requests may take an extent of a segment in use only if 4 times the peak, plus the
+ * - These requests may take an extent of a segment in use only if 4 times the peak plus the
  *   stranded bytes are less than the limit.  When the program frees that extent, the segment's
  *   other extents may still be in use, and then all bytes of the extent are stranded.  So the heap
  *   must be far from its limit.
  *
  * When upstream refuses memory, the heap learns a limit: the heap's bytes at that time plus the
- * bytes that upstream refused.  This limit holds if no limit is set, or if the set limit is
+ * bytes that upstream refused.  The learnt limit holds if no limit is set, or if the set limit is
  * higher. */
 
 #include "heap/heap-private.h"

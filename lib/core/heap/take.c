@@ -37,8 +37,8 @@ _tarn_heap_take_own (TarnHeapQueue *queue, gsize size, gboolean takes_any)
 }
 
 /* Takes a free extent of at least @size bytes from any arena of a queue.  Does not check whether
- * the extent suits the request (TarnHeapGrowth.suits).  If @alignment is not 0, the extent has
- * @size bytes from a multiple of @alignment on.  Returns NULL if there is no such free extent. */
+ * the extent suits the request (TarnHeapGrowth.suits).  If @alignment is not 0, @size bytes of the
+ * extent begin at a multiple of @alignment.  Returns NULL if there is no such free extent. */
 static TarnExtent *
 take_anywhere (TarnHeapQueue *queue, gsize size, gsize alignment)
 {
@@ -68,8 +68,9 @@ await_for (TarnHeapQueue *other, TarnExtent *extent)
   return NULL;
 }
 
-/* Takes a free extent as take_anywhere () does from @other, a queue that the request did not name.
- * Releases the heap's lock while the host waits for that queue. */
+/* Takes a free extent, as take_anywhere () does, from the queue @other, which the request did not
+ * name.  Makes the host wait for the commands of @other, and releases the heap's lock during the
+ * wait. */
 static TarnExtent *
 take_from_other (TarnHeapQueue *other, gsize size, gsize alignment)
 {
@@ -78,10 +79,10 @@ take_from_other (TarnHeapQueue *other, gsize size, gsize alignment)
   return extent != NULL ? await_for (other, extent) : NULL;
 }
 
-/* Takes any free extent that take_anywhere () finds as a request's last resort: first from any
- * arena of @queue, then from other queues.  Releases the heap's lock while the host waits for the
- * commands of another queue.  During that wait the other queue's n_calls is not 0, so no thread
- * removes that queue from the list all_queues. */
+/* Takes any free extent that take_anywhere () finds, from @queue or else from other queues.  This
+ * is a request's last resort.  Releases the heap's lock while the host waits for the commands of
+ * another queue.  During that wait the other queue's n_calls is not 0, so no thread removes that
+ * queue from the list all_queues. */
 static TarnExtent *
 take_what_there_is (TarnHeapQueue *queue, gsize size, gsize alignment)
 {
@@ -103,7 +104,7 @@ take_what_there_is (TarnHeapQueue *queue, gsize size, gsize alignment)
 
 /* Returns TRUE if a request of @size bytes should not use an idle segment of virtual memory,
  * because the heap is nearly full: it can get no more memory from upstream, and has few idle
- * segments.  A request of more than a segment's bytes would fail without them. */
+ * segments.  Without an idle segment, a request that is larger than a segment would fail. */
 static gboolean
 is_tight (const TarnHeap *heap, gsize size)
 {
@@ -116,7 +117,7 @@ is_tight (const TarnHeap *heap, gsize size)
 }
 
 /* Gets the size of the free extent that a range would use for a request of @size bytes.  Returns
- * G_MAXSIZE if there is none, or if the extent has an idle segment. */
+ * G_MAXSIZE if there is no such extent, or if the extent has bytes in an idle segment. */
 static gsize
 get_hole (TarnHeapRange *range, gsize size)
 {
@@ -134,9 +135,9 @@ get_hole (TarnHeapRange *range, gsize size)
   return bytes;
 }
 
-/* Finds the range that has the smallest free extent for a request of @size bytes without an idle
- * segment, in the arenas of @queue if @is_own is TRUE, and in those of other queues otherwise.
- * Returns NULL if there is none. */
+/* Finds the range that has the smallest hole for a request of @size bytes.  A hole is a free extent
+ * with no bytes in an idle segment.  Searches the arenas of @queue if @is_own is TRUE, and the
+ * arenas of other queues otherwise.  Returns NULL if there is no hole. */
 static TarnHeapRange *
 find_hole (const TarnHeapQueue *queue, gsize size, gboolean is_own)
 {
@@ -155,10 +156,10 @@ find_hole (const TarnHeapQueue *queue, gsize size, gboolean is_own)
   return best;
 }
 
-/* Takes free bytes beside extents in use, of any queue, if the heap is short of idle segments
- * (is_tight ()).  So idle segments stay free for larger requests.  If the bytes belong to another
- * queue, the host waits for that queue's commands, and the heap's lock is released during the wait.
- * Returns NULL if there are no such bytes. */
+/* Takes free bytes beside extents in use, from the arenas of any queue, if the heap is short of
+ * idle segments (is_tight ()).  So idle segments stay free for larger requests.  If the bytes
+ * belong to another queue, the host waits for that queue's commands, and the heap's lock is
+ * released during the wait.  Returns NULL if there are no such bytes. */
 static TarnExtent *
 take_hole (TarnHeapQueue *queue, gsize size)
 {
@@ -203,9 +204,9 @@ get_range (const TarnHeapQueue *queue, gsize size)
  *   search begins again.
  * - It takes an extent from the arena of another queue.
  *
- * If @alignment is not 0, the extent has @size bytes from a multiple of @alignment on.  This is so
- * for each extent of @size + @alignment bytes, so the first steps want that many.  If they fail,
- * the last step also takes a smaller extent.
+ * If @alignment is not 0, @size bytes of the extent begin at a multiple of @alignment.  Each extent
+ * of @size + @alignment bytes has such bytes, so the first steps look for an extent of that size.
+ * If they fail, the last step also takes a smaller extent.
  *
  * The caller must add the extent to the heap's table of extents in use.  Releases the heap's lock
  * during driver calls and waits. */

@@ -178,9 +178,10 @@ _tarn_memo_forget_all (TarnMemo *memo)
   forget (memo, &(Which){ .is_any = TRUE });
 }
 
-/* Returns TRUE if a memo has entries of destroyed objects at the address of an object: of a set
- * @which with is_other_id.  The caller checks this before it forgets entries, because forgetting
- * takes a call of _tarn_memo_close (), which is slow. */
+/* Returns TRUE if a memo has entries for a destroyed object at the address of a present object.
+ * @which is the set (is_other_id) of all former objects at this address.  The caller checks this
+ * before it forgets entries, because forgetting needs a call of _tarn_memo_close (), which is
+ * slow. */
 static gboolean
 has_dead (TarnMemo *memo, const Which *which)
 {
@@ -195,8 +196,8 @@ has_dead (TarnMemo *memo, const Which *which)
 }
 
 /* Forgets the entries of a destroyed object if the first argument of the lookup @probe is a new
- * object at the same address.  Does not look for destroyed objects at other addresses: it would
- * have to call first_arg_id (), the function that returns an object's id, for objects that may be
+ * object at the same address.  Does not look for destroyed objects at other addresses: that would
+ * need calls of first_arg_id (), the function that returns an object's id, for objects that may be
  * destroyed. */
 void
 _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)

@@ -3,7 +3,7 @@
  *
  * Values that are different for each thread.  An entry of a memo has an array of these values,
  * indexed by the number of the thread.  When a thread ends, a later thread gets its number, and
- * uses its values.  So Tarn does not free the values of a thread that ends, which would need driver
+ * uses its values.  So Tarn does not free the values when a thread ends.  That would need driver
  * calls.  An entry has at most as many values as there were threads at the same time. */
 
 #include "memo/memo-private.h"

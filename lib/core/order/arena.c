@@ -6,10 +6,10 @@
  * a lock (pool/arenas.c).
  *
  * In some arenas each block has a part: a handle that upstream makes for a range of a segment, such
- * as an OpenCL sub-buffer.  This file also frees the blocks of such arenas.  To release a part, a
- * thread calls upstream, which it must not do in a read section (where it uses its cache and the
- * arenas without a lock).  So it ends its read section, releases the part, and then returns the
- * memory to the arena in a second read section. */
+ * as an OpenCL sub-buffer.  This file also frees the blocks of such arenas.  A thread releases a
+ * part by a call to upstream.  The thread must not make such a call in a read section, in which it
+ * uses its cache and the arenas without a lock.  So the thread ends its read section, releases the
+ * part, and then returns the memory to the arena in a second read section. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
@@ -17,7 +17,7 @@
 
 /* Adds the arenas of a queue to the pool's table of arenas.  If @handle is NULL, adds the arenas
  * for requests without a queue.  If the pool uses no arenas, or knows no in-order queue @handle,
- * instead removes the arenas that the table has for @handle. */
+ * adds none, and removes the arenas that the table has for @handle. */
 static void
 add_met (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
 {
@@ -67,9 +67,9 @@ has_none (const TarnPool *pool, gpointer handle)
   return queue != NULL && !queue->in_order;
 }
 
-/* Lets threads allocate from the arenas of a queue without a lock: adds the arenas to the pool's
- * table, unless the table has them.  If @handle is NULL, they are the arenas for requests without a
- * queue.
+/* Lets threads allocate without a lock from the arenas of the queue @handle, or from the arenas for
+ * requests without a queue if @handle is NULL.  For this, adds the arenas to the pool's table,
+ * unless the table has them.
  *
  * The caller has just allocated @block for a request of the queue.  If no other queue may still use
  * @block, assigns @block to one of the arenas. */
@@ -91,15 +91,15 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
       adopt (pool, cache, met, block);
       _tarn_cache_grant (cache);
     }
-  /* A table that has arenas for the handle may have those of an earlier queue: go on, so that
-   * add_met () removes them. */
+  /* If the table has arenas for the handle, they may be the arenas of an earlier queue with this
+   * handle.  In this case, continue: add_met () removes them. */
   is_done = is_known || (met == NULL && has_none (pool, handle));
   _tarn_mutex_unlock (&pool->lock);
   if (is_done || !_tarn_heap_meet_arena (pool->heap, handle, &ref, NULL))
     return;
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_pool_find_met (pool, handle);
-  /* Adds the arenas if the table has none for the queue, or has outdated ones. */
+  /* Add the arenas if the table has none for the queue, or has arenas of an earlier queue. */
   if (met == NULL || met->ref.number < ref.number)
     add_met (pool, handle, &ref);
   met = _tarn_pool_find_met (pool, handle);
@@ -126,7 +126,7 @@ go_with_lock (TarnPool *pool, TarnBlock *block)
 }
 
 /* Frees a block that belongs to an arena, and whose memory is a part: a handle that upstream made,
- * such as a sub-buffer.  Returns FALSE with nothing done if the caller has to free the block with
+ * such as a sub-buffer.  Returns FALSE, and does nothing, if the caller has to free the block with
  * the pool's lock. */
 gboolean
 _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block)

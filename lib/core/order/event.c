@@ -12,8 +12,8 @@
 
 /* Makes a TarnEvent with one reference.  @handle is the backend's event.  If @handle is NULL, the
  * caller is going to record the backend's event, and then sets TarnEvent.handle.  @is_late is TRUE
- * if the event may be recorded after the free of a block with this event.  Such an event may also
- * stand for commands after the free. */
+ * if a block may already be free when its event is recorded.  Such an event may also cover commands
+ * that the queue got after the free. */
 TarnEvent *
 _tarn_event_new (gpointer handle, gboolean is_late)
 {
@@ -108,10 +108,10 @@ _tarn_use_clear_event (TarnPool *pool, TarnUse *use)
     _tarn_event_unref (pool, g_steal_pointer (&use->event));
 }
 
-/* Returns TRUE if a queue's use @use of @block needs an event.  A use without an event needs one.
- * If the block is cached, a use whose event is not recorded yet needs one, too, because recording
- * may still fail.  If the block is still being freed, the free is recording this event, and the use
- * needs no other. */
+/* Returns TRUE if @use, the use of @block by a queue, needs an event.  This is so if the use has no
+ * event.  It is also so if the block is cached and the use's event is not recorded yet, because
+ * recording may still fail.  If the block is still being freed, the free is recording the event,
+ * and the use needs no other event. */
 static gboolean
 needs_event (const TarnBlock *block, const TarnUse *use)
 {
@@ -166,9 +166,9 @@ set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
 }
 
 /* If a use of a block has no event, records one on the use's queue.  The event counts as late,
- * because it may stand for commands after the block's free.  The caller makes sure that no other
- * thread works on the block.  If @is_named is TRUE, the caller guarantees that the queue is alive.
- * If @is_named is FALSE, and the backend cannot keep queues alive, the backend records the event on
+ * because it may cover commands after the block's free.  The caller makes sure that no other thread
+ * works on the block.  If @is_named is TRUE, the caller guarantees that the queue is alive.  If
+ * @is_named is FALSE, and the backend cannot keep queues alive, the backend records the event on
  * all its queues.  Returns FALSE with an error if the event cannot be recorded. */
 gboolean
 _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean is_named,

@@ -13,8 +13,8 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* Counts a free as ignored and returns TRUE in a child of fork (), where Tarn frees nothing.  The
- * caller then returns at once.  Returns FALSE in any other process. */
+/* In a child of fork (), in which Tarn frees nothing, counts a free as ignored and returns TRUE;
+ * the caller then returns at once.  In any other process, returns FALSE. */
 gboolean
 _tarn_pool_ignore_free (TarnPool *pool)
 {
@@ -67,9 +67,11 @@ count_recorded (TarnPool *pool, guint32 number)
 }
 
 /* Returns the queue of a block that is being freed, with a reference, if this free has to record an
- * event that also stands for cached blocks of the queue.  It has to if requests of other queues
- * want these blocks.  It also has to if the pool exceeds its bound on cached bytes, and an earlier
- * attempt to record an event on the queue failed (others.c).  Otherwise returns NULL. */
+ * event that also covers cached blocks of the queue.  Otherwise returns NULL.  The free has to
+ * record such an event in two cases:
+ * - Requests of other queues want these cached blocks.
+ * - The pool exceeds its bound on cached bytes, and an earlier attempt to record an event on the
+ *   queue failed (others.c). */
 static TarnQueue *
 get_wanted_queue (const TarnPool *pool, const TarnBlock *block)
 {
@@ -170,8 +172,8 @@ keep_own (TarnPool *pool, TarnBlock *block)
   n_replaced = cache->n_replaced;
   is_kept = block->is_own && block->state == TARN_BLOCK_ACTIVE
             && !_tarn_door_is_closed (&pool->door) && _tarn_cache_keep_own (cache, block);
-  /* If the block has taken the place of blocks of another size, the thread uses more sizes than the
-   * cache has places for.  Then the next frees bypass the cache, too. */
+  /* If the block has replaced blocks of another size in the cache, the thread uses more sizes than
+   * the cache has places for.  Then the next frees bypass the cache, too. */
   cache->n_to_pass = is_kept && cache->n_replaced == n_replaced ? 0 : LOOKS_FOR_ROOM;
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Serves requests from held (cached) blocks: first from blocks that a request can use at once, then
- * from blocks about whose events the pool has to ask the driver first.
+ * from blocks that it can use only after the pool has asked the driver about events.
  *
  * A use of a block is a queue that may still run commands with the block.  A recorded block is a
  * cached block that has an event for each of its uses.  When the event of a use has completed, the
@@ -203,10 +203,10 @@ _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request)
  * (_tarn_pool_clear_request ()).  If there is no such block, returns NULL, and prepares the request
  * for the next step:
  *
- *     - adds the events to ask the driver about
- *     - sets finds_unready if a queue requests a size of which there are idle blocks.  These have
- *       fresh memory, and the queue must wait until the backend has made this memory ready
- *     - if there are no such events and no such blocks, asks for events on other queues
+ *     - It adds the events about which the pool has to ask the driver.
+ *     - It sets finds_unready if the request is for a queue and the pool has idle blocks of the
+ *       size: their memory is fresh, and the queue must wait until the backend has made it ready.
+ *     - If it finds neither such events nor such blocks, it asks for events on other queues.
  *
  * The caller holds the pool's lock. */
 TarnBlock *
@@ -296,8 +296,9 @@ query_events (TarnPool *pool, const TarnRequest *request)
 }
 
 /* Moves the unready blocks of a request's size to the free list of the queue on which the backend
- * makes fresh memory ready.  Unready blocks are idle blocks of fresh memory for which no queue has
- * waited yet.  Returns FALSE with an error if the queue for fresh memory cannot be looked up. */
+ * makes fresh memory ready.  An idle block of fresh memory is unready as long as no queue has
+ * waited until this memory is ready.  Returns FALSE with an error if the queue for fresh memory
+ * cannot be looked up. */
 static gboolean
 give_unready (TarnPool *pool, const TarnRequest *request, GError **error)
 {

@@ -29,9 +29,9 @@
  * size, so most small requests do not need the heap's arenas. */
 #define HEAP_THREAD_CACHE_BYTES ((gsize) 4 << 20)
 
-/* The size in bytes of the largest block that a thread's cache takes with the pool's lock, in a
- * pool that is over a heap and has no bound on cached bytes.  A larger block would take the place
- * of many others.  In a small cache, the largest size is half of the cache's bytes instead.
+/* The size in bytes of the largest block that belongs to no arena and that a thread's cache takes,
+ * in a pool that is over a heap and has no bound on cached bytes.  A larger block would take the
+ * place of many others.  In a small cache, the largest size is half of the cache's bytes instead.
  * Temporaries (blocks that a thread frees before it allocates the next) may have HEAP_MAX_TEMPORARY
  * bytes.  Blocks of arenas have another bound, TARN_HEAP_MAX_ROUNDED. */
 #define HEAP_MAX_KEPT ((gsize) 512 << 10)

@@ -8,7 +8,8 @@
  * adds a queue to the table when a call first names the queue, or when the backend makes fresh
  * memory ready on it.  The queue stays in the table as long as a block or a call has a reference to
  * it, unless the program makes the pool forget it.  If the backend's reference does not keep a
- * queue alive, a queue may stay in the table for a while after its last reference (queue.c).
+ * queue alive, a queue may stay in the table for a while after its last reference was dropped
+ * (queue.c).
  *
  * An in-order queue can at once reuse memory that no other queue has used, because its later
  * commands run after its earlier ones.  So a free puts a block that only an in-order queue has used
@@ -32,12 +33,12 @@
  * takes fresh memory, and marks these queues as wanted.  The next request or free that names such a
  * queue and takes the lock knows that the queue is alive, so it records an event, one for all
  * wanted blocks of the share.  If the backend keeps queues alive, the request that marks the queue
- * records the event itself.  The event may also stand for commands that came after the free.
+ * records the event itself.  The event may also cover commands that came after the free: it
+ * completes only after these commands.
  *
  * A request does not make its queue wait for a late event, because this could be a deadlock: the
  * commands after the free may wait for the host, and the host may wait for the request's queue.
- * The request only asks the driver whether the event has completed.  If it has, the memory is
- * idle.
+ * The request only asks the driver whether the event has completed.  If it has, the memory is idle.
  *
  * In a few cases, the host or a queue does wait for a late event:
  *
@@ -94,14 +95,14 @@ struct _TarnEvent
   gpointer handle;
   guint n_refs; /* guarded by the pool's lock */
   gint is_done; /* atomic: TRUE if the backend has reported the event as completed */
-  /* Constant: TRUE if the event may also stand for commands that were put on the queue after the
-   * free of a block with this event. */
+  /* Constant: TRUE if the event may also cover commands that were put on the queue after the free
+   * of a block with this event. */
   gboolean is_late;
   TarnEvent *next; /* the next event in the pool's list of unreferenced events */
 };
 
-/* The number of later frees that record events, after a block was handed over from one queue to
- * another.  Only frees of blocks of the same size count. */
+/* After a block was handed over from one queue to another, this many frees of blocks of the same
+ * size record events. */
 #define TARN_RECORDED_FREES 32
 
 /* The maximum number of events about which one request asks the driver. */
@@ -116,9 +117,8 @@ struct _TarnEvent
 typedef struct
 {
   gsize size;
-  /* The alignment in bytes that the memory must have.  Cached blocks possibly lack it, so the
-   * request needs fresh memory.  0 if any alignment will do; then a cached block can serve the
-   * request. */
+  /* The alignment in bytes that the memory must have; 0 if any alignment will do.  A request for an
+   * alignment needs fresh memory, because cached blocks may not have this alignment. */
   gsize alignment;
   guint32 number; /* the number of the bin for the size */
   /* The request's queue, with a reference.  NULL if the request is for the host, or if its queue is
@@ -283,7 +283,8 @@ void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
 
 /* Returns TRUE if the backend keeps a queue alive as long as the pool has a reference to it.  Then
  * any function of the pool may use the queue at any time.  Otherwise the pool may use the queue
- * only in a call in which the program names the queue, or a block in use that the queue uses. */
+ * only in a call in which the program names the queue, or names a block in use that the queue
+ * uses. */
 static inline gboolean
 _tarn_pool_keeps_queues_alive (const TarnPool *pool)
 {

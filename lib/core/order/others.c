@@ -4,8 +4,8 @@
  * Makes cached memory of other queues available to a request's queue.  A queue's share is the
  * cached blocks that only this queue has used.  Another queue can use them only after an event.  So
  * a request asks for an event on the queue that has the share, and a later call records the event.
- * The event is called late, because it may also stand for commands that came after the free.  When
- * the event has completed, the blocks are idle, and any queue can use them.
+ * The event is called late, because it may also cover commands that came after the free.  When the
+ * event has completed, the blocks are idle, and any queue can use them.
  *
  * This file also decides for which block sizes the frees record events themselves. */
 
@@ -27,10 +27,11 @@ has_unrecorded_excess (const TarnPool *pool, const TarnQueue *queue)
   return queue->has_unrecorded && _tarn_pool_has_excess (pool);
 }
 
-/* Returns TRUE if a call that names @queue has to record an event on it.  It has to if requests of
- * other queues want the queue's cached blocks.  It also has to if the pool exceeds its bound on
- * cached bytes, and an earlier attempt to record an event on the queue failed.  The caller holds
- * the pool's lock. */
+/* Returns TRUE if a call that names @queue has to record an event on the queue.  The caller holds
+ * the pool's lock.  The call has to record an event in two cases:
+ * - Requests of other queues want the queue's cached blocks.
+ * - The pool exceeds its bound on cached bytes, and an earlier attempt to record an event on the
+ *   queue failed. */
 gboolean
 _tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue)
 {
@@ -109,9 +110,9 @@ want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
 }
 
 /* Calls want_event_for () for each other queue that has blocks of a request's size in its share
- * (free list).  Skips shares for which an earlier request has asked already, so that not every
- * request walks a list of all queues.  If the backend keeps queues alive, the request itself will
- * record an event on each queue in its list.  So the function stops when the list has @max
+ * (free list).  Skips shares for which an earlier request has asked already, because otherwise each
+ * request would walk a list of all queues.  If the backend keeps queues alive, the request itself
+ * will record an event on each queue in its list.  So the function stops when the list has @max
  * queues. */
 static void
 want_shares (TarnPool *pool, TarnRequest *request, guint max)

@@ -312,9 +312,9 @@ is_used_still (const TarnBlock *block, const TarnQueue *queue, const TarnEvent *
   return FALSE;
 }
 
-/* Makes a pool forget a queue.  @event stands for all commands that were put on the queue.  Sets
- * this event in all blocks that the queue uses, and moves the blocks of the queue's share (free
- * lists) to the recorded bins, the free lists of blocks with events.
+/* Makes a pool forget a queue.  @event covers all commands that were put on the queue.  Sets this
+ * event in all blocks that the queue uses, and moves the blocks of the queue's share (free lists)
+ * to the recorded bins, the free lists of blocks with events.
  *
  * The caller has one reference to the queue, and each use of a block by the queue has one.  So the
  * number of references tells how many blocks outside the share the queue uses, usually 0.  The
@@ -375,9 +375,9 @@ can_await_recording (TarnPool *pool, const TarnQueue *queue, GError **error)
 }
 
 /* Makes a pool forget a queue, and then waits until no other thread is recording an event on the
- * queue.  @event stands for all commands that were put on the queue; this function drops the
- * caller's reference to the event.  If this thread must not wait for other threads, the pool does
- * not forget the queue, and the function returns FALSE with an error. */
+ * queue.  @event covers all commands that were put on the queue; this function drops the caller's
+ * reference to the event.  If this thread must not wait for other threads, the pool does not forget
+ * the queue, and the function returns FALSE with an error. */
 static gboolean
 forget_and_wait (TarnPool *pool, TarnQueue *queue, TarnEvent *event, GError **error)
 {

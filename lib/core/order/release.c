@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Returns memory to the upstream allocator while commands may still use it: records events on the
- * queues that use it, and waits for them if needed. */
+ * Returns memory to the upstream allocator while commands may still use the memory: records events
+ * on the queues that use the memory, and waits for these events if needed. */
 
 #include "order/order-private.h"
 #include "pool/bin-private.h"
@@ -13,9 +13,9 @@
  * Without this limit, the call might never end while other threads free more blocks. */
 #define MAX_ROUNDS 100
 
-/* Returns TRUE if the host has to wait for commands that use memory before the pool returns it.
- * Returns FALSE if upstream is a direct allocator whose memory Tarn may free while commands still
- * use it (frees_in_order). */
+/* Returns TRUE if the host has to wait for the commands that use a block's memory before the pool
+ * returns this memory to upstream.  Returns FALSE if upstream is a direct allocator whose memory
+ * Tarn may free while commands still use it (frees_in_order). */
 gboolean
 _tarn_pool_waits_before_free (const TarnPool *pool)
 {
@@ -74,9 +74,9 @@ frees_on_queue (TarnPool *pool, gboolean is_wanted)
   return limit_bytes == 0;
 }
 
-/* Returns the event that stands for the commands on @queue, and records it if @events does not have
- * it yet.  @events maps queues to the events recorded so far.  If the backend does not keep queues
- * alive, one event stands for all queues.  Returns NULL if the event cannot be recorded. */
+/* Returns the event that covers the commands on @queue, and records it if @events does not have it
+ * yet.  @events maps queues to the events recorded so far.  If the backend does not keep queues
+ * alive, one event covers all queues.  Returns NULL if the event cannot be recorded. */
 static TarnEvent *
 ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
 {
@@ -191,7 +191,7 @@ _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboole
 
 /* Frees a block's memory on the first queue that uses the block, after all commands that use the
  * block.  First makes this queue wait for timely events of the block's other queues (events that
- * the block's free recorded).  Makes the host wait for late events (events that may also stand for
+ * the block's free recorded).  Makes the host wait for late events (events that may also cover
  * commands after the free).  Returns FALSE if the backend cannot free on the queue, or if a wait
  * failed. */
 static gboolean
@@ -230,8 +230,8 @@ await_end (TarnPool *pool, TarnBlock *block, GError **error)
 }
 
 /* Returns a block's memory to the heap, which keeps the memory for the queue that may still use it.
- * Returns FALSE with nothing done if several queues use the block, or the heap does not know the
- * queue. */
+ * Returns FALSE, and does nothing, if several queues use the block, or if the heap does not know
+ * the queue. */
 static gboolean
 free_for_owner (TarnPool *pool, TarnBlock *block)
 {
@@ -265,7 +265,8 @@ _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error)
   return TRUE;
 }
 
-/* Returns the first event of a block's uses that is not known to have completed, or NULL. */
+/* Returns the first of a block's events that is not known to have completed, or NULL if there is
+ * none. */
 static TarnEvent *
 get_undone (const TarnBlock *block)
 {
@@ -367,10 +368,9 @@ spare (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing)
   _tarn_pool_unlock_and_give_back (pool, blocks, FALSE);
 }
 
-/* Returns cached blocks to the heap.  Call this before the pool asks the heap for new memory,
- * because the heap has no free memory of the request's queue (@queue is NULL if the request has no
- * queue).  A free must not call this function, because this function asks the driver about
- * events. */
+/* Returns cached blocks to the heap.  Call this if the heap has no free memory of the request's
+ * queue (@queue is NULL if the request has no queue), before the pool asks the heap for new memory.
+ * A free must not call this function, because this function asks the driver about events. */
 void
 _tarn_pool_spare_heap (TarnPool *pool, guint32 number, TarnQueue *queue)
 {
@@ -406,9 +406,9 @@ give_back_ready_excess (TarnPool *pool)
   return needs_recorded;
 }
 
-/* Returns cached blocks that exceed the pool's bound to upstream, except blocks for which the host
- * would have to wait.  A free must not call this function, because this function asks the
- * driver. */
+/* If the pool exceeds its bound on cached bytes, returns cached blocks to upstream, except blocks
+ * for which the host would have to wait.  A free must not call this function, because this function
+ * asks the driver about events. */
 void
 _tarn_pool_give_back_excess (TarnPool *pool)
 {
@@ -426,8 +426,8 @@ _tarn_pool_give_back_excess (TarnPool *pool)
  *
  * If another thread holds the pool's lock, usually returns without a wait, because that thread does
  * the same work.  A wait could also start a lock convoy: threads that sleep for a lock make one
- * another slow.  Only if frees have left work that needs the driver (has_late), waits for the
- * lock. */
+ * another slow.  Waits for the lock only if frees have left work for which the pool has to ask the
+ * driver (has_late). */
 void
 _tarn_pool_look_after (TarnPool *pool, gpointer handle)
 {

@@ -131,8 +131,8 @@ add_use (TarnPool *pool, TarnBlock *block, TarnQueue *fresh)
 }
 
 /* Sets is_unready of a new block that was allocated without a queue, if the backend makes fresh
- * memory ready on some queue.  Another queue that gets the block later must first wait for the
- * queue that makes the memory ready. */
+ * memory ready on some queue.  A queue that gets the block later must first wait for the queue that
+ * makes the memory ready. */
 static void
 set_unready (TarnPool *pool, TarnBlock *block)
 {
@@ -166,12 +166,12 @@ allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gbo
 
 /* Allocates a block from upstream for a request that no cached block serves.  The request's queue
  * then waits for the queue on which the backend makes fresh memory ready.  If memory has run out,
- * instead takes a block that was freed meanwhile.  The request's queue then waits for the queues
- * that used this block.
+ * takes a block that was freed meanwhile instead, if there is one.  The request's queue then waits
+ * for the queues that used this block.
  *
- * Looks up the queue for fresh memory before it allocates, because the lookup may fail.  A failure
- * after the allocation would leave a new block to the pool, and the pool would take the block for
- * idle, although its memory may not be ready yet. */
+ * Looks up the queue for fresh memory before it allocates, because the lookup may fail.  If the
+ * lookup failed after the allocation, the pool would cache the new block as idle, although the
+ * block's memory may not be ready yet. */
 static TarnBlock *
 allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short, GError **error)
 {
@@ -506,8 +506,8 @@ uncount_request (TarnPool *pool, const TarnBlock *block, gboolean from_cache)
   pool->n_after_driver_calls -= !from_cache && block->called_driver;
 }
 
-/* Serves a request for aligned memory as any other request, if the block is then aligned by chance.
- * Otherwise frees the block, and returns NULL without an error. */
+/* Serves a request for aligned memory like any other request, and returns the block if the block is
+ * aligned by chance.  Otherwise frees the block, and returns NULL without an error. */
 static TarnBlock *
 allocate_by_chance (TarnPool *pool, gsize size, gsize alignment, gpointer handle, GError **error)
 {
@@ -517,7 +517,8 @@ allocate_by_chance (TarnPool *pool, gsize size, gsize alignment, gpointer handle
 
   if (block == NULL || is_aligned (_tarn_pool_of (block->source), block, alignment))
     return block;
-  if (block->source == &pool->base) /* else a redirect function was set just now */
+  if (block->source == &pool->base) /* otherwise another pool has served the request: the program
+                                       has just set a redirect function */
     uncount_request (pool, block, cache != NULL && cache->hits != n_hits);
   tarn_block_free (block);
   return NULL;

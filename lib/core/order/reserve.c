@@ -66,8 +66,9 @@ set_exact (TarnBlock *block)
 }
 
 /* Returns TRUE if a pool that is not over a heap will cache a block when the block is freed.
- * Otherwise returns FALSE with an error.  For a debugged pool (TARN_DEBUG), which never caches
- * blocks, always returns TRUE. */
+ * Otherwise returns FALSE with an error.  A debugged pool (TARN_DEBUG) never caches blocks.  For
+ * such a pool, returns TRUE nevertheless, because a reservation then only checks that there is
+ * enough memory. */
 static gboolean
 is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
 {

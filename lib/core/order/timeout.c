@@ -93,8 +93,8 @@ uncount_failure (TarnPool *pool)
     pool->stats.failures--;
 }
 
-/* The most times that a request begins to wait for more pools, because a redirect function has
- * chosen a pool that it had not chosen before. */
+/* The most times that a request lists the pools for which it waits.  The request lists them again
+ * when a redirect function has chosen a pool that is not in the list. */
 #define MAX_LISTINGS 16
 
 /* Returns TRUE if a request has failed for lack of memory that other threads can free. */
@@ -104,13 +104,14 @@ may_try_again (TarnPool *server, gsize size, const TarnBlock *block, const GErro
   return block == NULL && tarn_error_is_no_memory (error) && !is_above_limit (server, size);
 }
 
-/* If any of the pools has set blocks aside, a waiting request checks these blocks each time that
- * ASIDE_TIME, in microseconds, has passed: the program freed them while it still had references to
- * their memory, and drops these references without a call that could wake the request. */
+/* The time in microseconds between two checks of the blocks that a pool has set aside.  The program
+ * freed these blocks while it still had references to their memory.  When the program drops these
+ * references, it calls no function of Tarn, so nothing wakes a waiting request, and the request has
+ * to check the blocks itself. */
 #define ASIDE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
-/* Frees the blocks that the pools have set aside, except those whose memory the program still
- * refers to.  Returns TRUE if there are any of the latter. */
+/* Frees the blocks that the pools have set aside, except blocks to whose memory the program still
+ * has references.  Returns TRUE if there are such blocks. */
 static gboolean
 free_aside (const GPtrArray *pools)
 {
@@ -146,16 +147,16 @@ await_memory (const TarnRoomWait *wait, gint64 end_time)
 }
 
 /* Repeats a failed request each time that a thread has freed memory, until it succeeds or @end_time
- * is reached.  *server and *error are those of the last attempt; each further attempt replaces
- * them. */
+ * is reached.  The caller passes the *server and *error of the failed attempt, and each further
+ * attempt replaces them. */
 static TarnBlock *
 allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, TarnServer *server,
                   GError **error)
 {
   g_autoptr (GPtrArray) pools = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_pool_unref);
   guint n_listings = 0;
-  /* TRUE if the request waits for the pool that was to serve its last attempt, too, or must not
-   * begin to wait for more pools (MAX_LISTINGS). */
+  /* TRUE if the pool that was to serve the last attempt is among the pools for which the request
+   * waits, or if the request must not wait for further pools (MAX_LISTINGS). */
   gboolean waits_for_all;
   TarnBlock *block;
   TarnRoomWait wait;

@@ -41,9 +41,9 @@ _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
 }
 
 /* Drops the events that a failed attempt to move a block has recorded.  The block stays on its
- * queues, and later commands of these queues will use it, too.  An event does not stand for these
- * later commands, so it would say too early that the block is idle.  Keeps the event of a queue
- * that the pool has forgotten, because no later commands of that queue use the block. */
+ * queues, and later commands of these queues will use it, too.  An event does not cover these later
+ * commands, so it would say too early that the block is idle.  Keeps the event of a queue that the
+ * pool has forgotten, because no later commands of that queue use the block. */
 static void
 drop_events (TarnPool *pool, TarnBlock *block)
 {

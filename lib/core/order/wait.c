@@ -5,8 +5,8 @@
  *
  * A use of a block has two parts: a queue that may run commands with the block, and an event after
  * which the queue does not use the block any more.  The event is timely if the block's free
- * recorded it.  The event is late if it was recorded at another time, and may also stand for
- * commands after the free. */
+ * recorded it.  The event is late if it was recorded at another time, and may also cover commands
+ * after the free. */
 
 #include "order/order-private.h"
 
@@ -175,8 +175,8 @@ await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
 /* Makes @queue (NULL: the host) wait for a use of a block by another queue.  If the use has no
  * event, first records one and stores it in the use.  Usually @queue itself waits for the event.
  * If @may_be_late is FALSE and the event is late, the host waits instead: a late event may also
- * stand for commands after the block's free.  The caller makes sure that no other thread works on
- * the block.  The program keeps the queues that use a block alive while the block is in use. */
+ * cover commands after the block's free.  The caller makes sure that no other thread works on the
+ * block.  The program keeps the queues that use a block alive while the block is in use. */
 static gboolean
 await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queue,
            gboolean may_be_late, GError **error)
@@ -204,7 +204,7 @@ await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queu
 }
 
 /* Makes a queue (NULL: the host) wait for all uses of a block.  If @may_be_late is FALSE, the host
- * waits in place of the queue for late events, because they may also stand for commands after the
+ * waits in place of the queue for late events, because they may also cover commands after the
  * block's free.  The caller makes sure that no other thread works on the block. */
 gboolean
 _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, gboolean may_be_late,
@@ -255,7 +255,7 @@ set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
  * queue first waits for them.  If @queue is NULL, the host waits, and no queue uses the block
  * afterwards.  The caller has a reference to the queue, and makes sure that no other thread works
  * on the block.  If @may_be_late is FALSE, the host waits in place of the queue for late events
- * (events that may also stand for commands after the block's free). */
+ * (events that may also cover commands after the block's free). */
 gboolean
 _tarn_block_move (TarnPool *pool, TarnBlock *block, TarnQueue *queue, gboolean may_be_late,
                   GError **error)

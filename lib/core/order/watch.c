@@ -2,9 +2,10 @@
  * SPDX-License-Identifier: MIT
  *
  * Frees blocks of pools that inspect each block when it is freed.  Such a pool has one or both of
- * these properties.  The program can look up a block by its memory (TARN_POOL_FINDABLE).  Or the
- * memory of its blocks is a handle with a reference count, such as a cl_mem, and the program may
- * still have a reference to the handle when it frees the block (upstream/aside.c). */
+ * these properties:
+ * - The program can look up a block by its memory (TARN_POOL_FINDABLE).
+ * - The memory of its blocks is a handle with a reference count, such as a cl_mem.  The program may
+ *   still have a reference to the handle when it frees the block (upstream/aside.c). */
 
 #include "base/fork-private.h"
 #include "common/argument-private.h"

@@ -7,14 +7,14 @@
  * dropped its references to the handle.
  *
  * A pool checks a few of these blocks in each free, and in each request that no fast path serves.
- * It checks all of them when it has run out of memory, and when it trims: returns its cached
- * blocks. */
+ * It checks all of them when it has run out of memory, and when it trims, that is, returns its
+ * cached blocks to upstream. */
 
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* The number of blocks that one free or one request checks, of those that are set aside.  The pool
- * sets a block aside if the program freed it, but still had references to the block's memory. */
+/* The number of set-aside blocks that one free or one request checks.  The pool sets a block aside
+ * if the program freed the block, but still had references to the block's memory. */
 #define ASKED_AT_A_TIME 2
 
 gboolean

@@ -16,10 +16,10 @@
  * another thread ends.  Then it tries again, because upstream may have had no memory for that
  * reservation.  The request fails at once if all reservations together have too few bytes for it.
  *
- * Each such wait ends, because of two rules (base/duty-private.h).  In one pool, a call that
- * returns memory waits for no other thread.  A thread with a reservation waits for no other
- * reservation.  The second rule also holds if the pool had no limit when the thread made its
- * reservation, because the program may set a limit meanwhile.
+ * Each such wait ends, because of two rules (base/duty-private.h).  A call that returns memory
+ * waits for no other thread of the same pool.  A thread that has a reservation waits for no other
+ * reservation of the same pool.  The second rule also holds if the pool had no limit when the
+ * thread made its reservation, because the program may set a limit meanwhile.
  *
  * Bytes that the program allocates without the pool and charges to it (charge.c) count in the same
  * way as the pool's own bytes.

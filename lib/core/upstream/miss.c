@@ -37,9 +37,9 @@ typedef struct
 {
   gsize size;         /* the number of bytes that the program asked for */
   gsize rounded_size; /* the alloc_size of the blocks in the bin for @size bytes */
-  /* The alignment in bytes that the memory must have.  Cached blocks possibly lack it, so the
-   * request needs fresh memory from upstream.  0 if any alignment will do; then a cached block can
-   * serve the request, too. */
+  /* The alignment in bytes that the memory must have; 0 if any alignment will do.  A request for an
+   * alignment needs fresh memory from upstream, because cached blocks may not have this
+   * alignment. */
   gsize alignment;
   guint32 bin;
   /* The request's queue, to which the caller has a reference.  NULL if the request names no queue,
@@ -255,8 +255,7 @@ look_again (TarnPool *pool, const Request *request)
 static TarnBlock *
 make_room_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
-  /* The bytes that this loop can still return, apart from blocks that other threads free
-   * meanwhile. */
+  /* The bytes that this loop can still return, if other threads free no more blocks meanwhile. */
   gsize expected = get_managed_bytes (pool);
   TarnBlock *block = NULL;
   guint rounds = 0;

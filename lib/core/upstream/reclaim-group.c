@@ -8,7 +8,7 @@
  * cached blocks.  The thread takes blocks of one pool out of the bins, unlocks all pools, and then
  * returns the blocks to upstream without holding a lock.  The thread has no reference to that pool.
  * So if the pool's last reference is dropped meanwhile, pool_dispose () waits until the thread has
- * returned the blocks, unless it must not wait (base/duty-private.h). */
+ * returned the blocks, unless the caller of pool_dispose () must not wait (base/duty-private.h). */
 
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
@@ -281,8 +281,8 @@ unlock_members (TarnReclaimGroup *group)
   _tarn_mutex_unlock (&group->lock);
 }
 
-/* Returns the sum of the bytes that all members have from upstream, or G_MAXSIZE if a gsize is too
- * small. */
+/* Returns the sum of the bytes that all members have from upstream, or G_MAXSIZE if the sum does
+ * not fit into a gsize. */
 gsize
 _tarn_group_get_managed_bytes (TarnReclaimGroup *group)
 {

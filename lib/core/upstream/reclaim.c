@@ -4,8 +4,8 @@
  * Reclaim functions: functions of the program that free some memory.  The program adds them to a
  * pool, and the pool calls them when it has run out of memory.
  *
- * To call the functions without holding a lock, the pool makes a copy of its list of them.  So a
- * reclaim function may add and remove reclaim functions, and may free blocks of the same pool.
+ * To call the functions without holding a lock, the pool makes a copy of its list of functions.  So
+ * a reclaim function may add and remove reclaim functions, and may free blocks of the same pool.
  * Several threads may call a function at the same time. */
 
 #include "base/fork-private.h"
