@@ -225,9 +225,8 @@ read_word (const Fixture *fixture, const TarnBlock *block)
 void
 assert_valid (TarnPool *pool)
 {
-  g_autofree gchar *violation = NULL;
+  g_autofree gchar *violation = _tarn_pool_check (pool);
 
-  _tarn_pool_check (pool, &violation);
   g_assert_cmpstr (violation, ==, NULL);
 }
 

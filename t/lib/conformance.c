@@ -44,9 +44,8 @@ pool_new (const Backend *backend, gpointer state)
 void
 assert_valid (TarnPool *pool)
 {
-  g_autofree gchar *violation = NULL;
+  g_autofree gchar *violation = _tarn_pool_check (pool);
 
-  _tarn_pool_check (pool, &violation);
   g_assert_cmpstr (violation, ==, NULL);
 }
 

@@ -253,6 +253,14 @@ test_held_bytes_overflow (Fixture *fixture, gconstpointer unused)
   tarn_block_free (block);
 }
 
+static void
+assert_invalid (TarnPool *pool)
+{
+  g_autofree gchar *violation = _tarn_pool_check (pool);
+
+  g_assert_nonnull (violation);
+}
+
 /* The check itself: each lie is found. */
 static void
 test_check (Fixture *fixture, gconstpointer unused)
@@ -280,29 +288,26 @@ test_check (Fixture *fixture, gconstpointer unused)
   assert_valid (pool);
   for (guint i = 0; i < G_N_ELEMENTS (lies); i++)
     {
-      g_autofree gchar *violation = NULL;
-
       *lies[i].where += (gsize) lies[i].by;
-      g_assert_false (_tarn_pool_check (pool, &violation));
-      g_assert_nonnull (violation);
+      assert_invalid (pool);
       *lies[i].where -= (gsize) lies[i].by;
       assert_valid (pool);
     }
 
   held->bin++;
-  g_assert_false (_tarn_pool_check (pool, NULL));
+  assert_invalid (pool);
   held->bin--;
   pool->store.n_recorded[1]++;
-  g_assert_false (_tarn_pool_check (pool, NULL));
+  assert_invalid (pool);
   pool->store.n_recorded[1]--;
   held->state = TARN_BLOCK_ACTIVE;
-  g_assert_false (_tarn_pool_check (pool, NULL));
+  assert_invalid (pool);
   held->state = TARN_BLOCK_HELD;
   held->exact = TRUE;
-  g_assert_false (_tarn_pool_check (pool, NULL));
+  assert_invalid (pool);
   held->exact = FALSE;
   pool->store.has_ended = TRUE;
-  g_assert_false (_tarn_pool_check (pool, NULL));
+  assert_invalid (pool);
   pool->store.has_ended = FALSE;
 }
 

@@ -146,9 +146,9 @@ compare_device (Trace *trace)
 static void
 compare_all (Trace *trace)
 {
-  g_autofree gchar *violation = NULL;
+  g_autofree gchar *violation = _tarn_pool_check (trace->pool);
 
-  if (!_tarn_pool_check (trace->pool, &violation))
+  if (violation != NULL)
     fail_trace (trace, violation);
   compare_stats (trace);
   compare_device (trace);

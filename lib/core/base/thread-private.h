@@ -202,8 +202,7 @@ _tarn_thread_leave (TarnThread *thread)
  * caller holds the mutex of the data, unless no other thread knows the lock yet. */
 void _tarn_door_close (TarnDoor *door);
 void _tarn_door_open (TarnDoor *door);
-void _tarn_door_open_watched (TarnDoor *door);
-void _tarn_door_open_followed (TarnDoor *door);
+void _tarn_door_open_as (TarnDoor *door, TarnDoorState state);
 
 static inline gboolean
 _tarn_door_needs_fence (const TarnDoor *door)

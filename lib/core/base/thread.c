@@ -400,20 +400,12 @@ _tarn_door_close (TarnDoor *door)
   await_threads ();
 }
 
-/* Allows only traced read sections, in which the reader also records or counts its request.  A
- * reader that enters sees all that was written before this call. */
+/* Allows only the read sections that may begin in @state, one of the open states.  A reader that
+ * enters sees all that was written before this call. */
 void
-_tarn_door_open_followed (TarnDoor *door)
+_tarn_door_open_as (TarnDoor *door, TarnDoorState state)
 {
-  __atomic_store_n (door, TARN_DOOR_OPEN_FOLLOWED, __ATOMIC_RELEASE);
-}
-
-/* Allows only fenced read sections (the reader executes a fence), so that all threads take the slow
- * path. */
-void
-_tarn_door_open_watched (TarnDoor *door)
-{
-  __atomic_store_n (door, TARN_DOOR_OPEN_WATCHED, __ATOMIC_RELEASE);
+  __atomic_store_n (door, state, __ATOMIC_RELEASE);
 }
 
 /* Allows plain read sections, the cheapest kind.  If the kernel has no membarrier, allows fenced
@@ -422,8 +414,7 @@ _tarn_door_open_watched (TarnDoor *door)
 void
 _tarn_door_open (TarnDoor *door)
 {
-  __atomic_store_n (door, has_membarrier () ? TARN_DOOR_OPEN : TARN_DOOR_OPEN_WITH_FENCE,
-                    __ATOMIC_RELEASE);
+  _tarn_door_open_as (door, has_membarrier () ? TARN_DOOR_OPEN : TARN_DOOR_OPEN_WITH_FENCE);
 }
 
 GThread *

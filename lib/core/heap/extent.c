@@ -455,9 +455,8 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece, const TarnPlace *
   range->bytes += piece->size;
   heap->stats.pieces++;
   heap->stats.free_bytes += piece->size;
-  TARN_PROBE (piece, range->heap->base.id, piece->start, piece->size, range->arena->queue->handle);
-  if (_tarn_records ())
-    _tarn_heap_record_piece (piece);
+  TARN_EVENT (piece, TARN_TRACE_PIECE, heap->base.id, piece->start, piece->size,
+              GPOINTER_TO_SIZE (range->arena->queue->handle));
   add_free (range, extent);
 }
 

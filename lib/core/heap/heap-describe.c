@@ -23,16 +23,6 @@ tell_options (const TarnHeap *heap, TarnListener *listener)
                     G_N_ELEMENTS (properties) / 2);
 }
 
-/* Records that a segment was added to a range. */
-void
-_tarn_heap_record_piece (const TarnPiece *piece)
-{
-  const TarnHeapQueue *queue = piece->range->arena->queue;
-
-  _tarn_record_numbers (TARN_TRACE_PIECE, queue->heap->base.id, piece->start, piece->size,
-                        GPOINTER_TO_SIZE (queue->handle));
-}
-
 /* Records the memory that the user of an extent got, unless that is just the extent's start
  * address. */
 void

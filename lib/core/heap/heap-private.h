@@ -836,9 +836,8 @@ void _tarn_range_clear (TarnHeapRange *range);
 /* A function of heap-stats.c that adds numbers to an error.  The caller holds the heap's lock. */
 void _tarn_heap_describe_free (const TarnHeap *heap, GError **error);
 
-/* Functions of heap-describe.c, which describe a heap to recordings.  The caller of the first two
- * functions holds the heap's lock. */
-void _tarn_heap_record_piece (const TarnPiece *piece);
+/* Functions of heap-describe.c, which describe a heap to recordings.  The caller of the first
+ * function holds the heap's lock. */
 void _tarn_heap_record_part (const TarnExtent *extent);
 /* The next four functions are callbacks, which TarnAllocatorClass describes. */
 void _tarn_heap_freeze (TarnAllocator *heap);

@@ -9,9 +9,6 @@
 
 #include <tarn/memo.h>
 
-/* Returns a 64-bit hash of bytes.  The hash's upper half is better mixed than its lower half. */
-guint64 _tarn_hash_data (gconstpointer data, gsize size);
-
 /* These functions hash a string, or a GBytes.  They read 8 bytes at a time, so they are faster than
  * g_str_hash () and g_bytes_hash (), which read one byte at a time. */
 guint _tarn_hash_string (gconstpointer string);

@@ -49,9 +49,10 @@ mix_words (guint64 hash, const guint8 *data, gsize size)
 #define N_LANES 4
 #define STRIPE_SIZE (N_LANES * sizeof (guint64))
 
-/* Returns a 64-bit hash of bytes.  Distributes long data over the lanes. */
-guint64
-_tarn_hash_data (gconstpointer data, gsize size)
+/* Returns a 64-bit hash of bytes.  The hash's upper half is better mixed than its lower half.
+ * Distributes long data over the lanes. */
+static guint64
+hash_data (gconstpointer data, gsize size)
 {
   const guint8 *bytes = data;
   guint64 hash = mix (size, 0), lanes[N_LANES] = { 1, 2, 3, 4 };
@@ -82,8 +83,7 @@ hash_samples (gconstpointer data, gsize size)
 {
   const guint8 *bytes = data;
   gsize step = (size - sizeof (guint64)) / N_SAMPLES;
-  guint64 hash = mix (_tarn_hash_data (bytes, END_SIZE),
-                      _tarn_hash_data (bytes + size - END_SIZE, END_SIZE));
+  guint64 hash = mix (hash_data (bytes, END_SIZE), hash_data (bytes + size - END_SIZE, END_SIZE));
 
   for (gsize i = 1; i < N_SAMPLES; i++)
     hash = mix (hash, read_word (bytes + i * step));
@@ -93,7 +93,7 @@ hash_samples (gconstpointer data, gsize size)
 guint
 _tarn_hash_string (gconstpointer string)
 {
-  return (guint) (_tarn_hash_data (string, strlen (string)) >> 32);
+  return (guint) (hash_data (string, strlen (string)) >> 32);
 }
 
 guint
@@ -101,7 +101,7 @@ _tarn_hash_bytes (gconstpointer bytes)
 {
   gsize size;
   gconstpointer data = g_bytes_get_data ((GBytes *) bytes, &size);
-  guint64 hash = size <= WHOLE_SIZE ? _tarn_hash_data (data, size) : hash_samples (data, size);
+  guint64 hash = size <= WHOLE_SIZE ? hash_data (data, size) : hash_samples (data, size);
 
   return (guint) (hash >> 32);
 }
@@ -155,7 +155,7 @@ hash_part (const TarnMemoKeyPart *part)
       return (guint64) part->value.integer;
     case TARN_MEMO_KEY_PART_STRING:
       return part->value.string != NULL
-                 ? _tarn_hash_data (part->value.string, strlen (part->value.string))
+                 ? hash_data (part->value.string, strlen (part->value.string))
                  : 0;
     case TARN_MEMO_KEY_PART_BYTES:
       return part->value.bytes != NULL ? _tarn_hash_bytes (part->value.bytes) : 0;

@@ -332,8 +332,10 @@ check_now_and_then (TarnPool *pool)
   g_autofree gchar *violation = NULL, *text = NULL;
 
   if (__atomic_add_fetch (&pool->n_unchecked, 1, __ATOMIC_RELAXED) % pool->policy.check_interval
-          != 0
-      || _tarn_pool_check (pool, &violation))
+      != 0)
+    return;
+  violation = _tarn_pool_check (pool);
+  if (violation == NULL)
     return;
   text = g_strdup_printf ("%s: %s", pool->base.label, violation);
   _tarn_finding_count (FALSE, text);

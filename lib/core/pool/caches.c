@@ -87,9 +87,9 @@ void
 _tarn_pool_open_door (TarnPool *pool)
 {
   if (_tarn_follows ())
-    _tarn_door_open_followed (&pool->door);
+    _tarn_door_open_as (&pool->door, TARN_DOOR_OPEN_FOLLOWED);
   else if (pool->policy.is_findable || pool->redirect != NULL)
-    _tarn_door_open_watched (&pool->door);
+    _tarn_door_open_as (&pool->door, TARN_DOOR_OPEN_WATCHED);
   else
     _tarn_door_open (&pool->door);
 }

@@ -572,22 +572,15 @@ find_violation (TarnPool *pool)
   return walk.violation;
 }
 
-/* Checks every invariant of a pool.  Returns FALSE if one does not hold, and then sets *violation
- * to a text about it, which the caller frees.  Any thread may call this at any time.  The time that
- * it takes is proportional to the number of blocks. */
-gboolean
-_tarn_pool_check (TarnPool *pool, gchar **violation)
+/* Checks every invariant of a pool.  Returns NULL if all hold, else a text about one that does not
+ * hold, which the caller frees.  Any thread may call this at any time.  The time that it takes is
+ * proportional to the number of blocks. */
+gchar *
+_tarn_pool_check (TarnPool *pool)
 {
-  g_autofree gchar *found = NULL;
+  TARN_LOCKED (&pool->lock);
 
-  _tarn_mutex_lock (&pool->lock);
-  found = find_violation (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  if (found == NULL)
-    return TRUE;
-  if (violation != NULL)
-    *violation = g_steal_pointer (&found);
-  return FALSE;
+  return find_violation (pool);
 }
 
 /* Checks every invariant of the pool.  Ends the program with a message if one does not hold.  The

@@ -497,7 +497,7 @@ _tarn_pool_note_room (TarnPool *pool)
 
 /* Functions of pool-check.c.  Only the caller of _tarn_pool_assert_valid () holds the pool's
  * lock. */
-gboolean _tarn_pool_check (TarnPool *pool, gchar **violation);
+gchar *_tarn_pool_check (TarnPool *pool);
 void _tarn_pool_assert_valid (TarnPool *pool);
 
 /* Checks the invariants, but only in builds with --enable-debug=full.  The caller holds the pool's
