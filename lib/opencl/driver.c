@@ -23,9 +23,9 @@ typedef struct
   /* The function that finds OpenCL's functions by name: find_in_process (), or one that the program
    * passed. */
   TarnOpenclFindFunc find;
-  /* The user data that find gets.  For find_in_process (), this is the handle of the OpenCL
-   * library.  It is NULL if the library could not be opened, but the process itself has OpenCL's
-   * functions. */
+  /* The user data that Tarn passes to the function find.  For find_in_process (), this is the
+   * handle of the OpenCL library.  It is NULL if the library could not be opened, but the process
+   * itself has OpenCL's functions. */
   gpointer user_data;
 } Finder;
 
@@ -78,9 +78,9 @@ find_functions (const Finder *from, const gchar *where, TarnOpenclDriver *driver
   return FALSE;
 }
 
-/* Stores OpenCL's functions (@driver) in _tarn_cl, and the Finder with which Tarn found them
- * (@from) in the static variable finder.  Returns FALSE and stores nothing if another thread or an
- * earlier call has already stored functions. */
+/* Stores OpenCL's functions (@driver) in _tarn_cl.  Stores the Finder with which Tarn found these
+ * functions (@from) in the static variable finder.  Returns FALSE and stores nothing if another
+ * thread or an earlier call has already stored functions. */
 static gboolean
 take (const TarnOpenclDriver *driver, const Finder *from)
 {

@@ -22,9 +22,10 @@
 #define FLAG_BITS 10
 #define KNOWN_FLAGS (((cl_mem_flags) 1 << FLAG_BITS) - 1)
 
-/* A cached answer tells whether the driver makes a buffer with given flags.  It is stored as bits
- * in a pointer.  Bit 0 is always set, so that no answer is NULL.  Bit 1 is set if the driver
- * refused.  Otherwise bit 1 is clear, and the buffer's flags (CL_MEM_FLAGS) begin at bit 2. */
+/* A cached answer tells whether the driver makes a buffer with given flags.  The answer is stored
+ * as bits in a pointer.  Bit 0 is always set, so that no answer is NULL.  Bit 1 is set if the
+ * driver refused.  Otherwise bit 1 is clear, and the buffer's flags (CL_MEM_FLAGS) begin at bit
+ * 2. */
 #define TAKEN(flags) ((gpointer) (((gsize) (flags) << 2) | 1))
 #define REFUSED ((gpointer) (gsize) 3)
 
@@ -358,9 +359,9 @@ reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
   return compare (read, patterns, state);
 }
 
-/* Returns TRUE if the driver makes an image of the sub-buffer @part, and the layer can read from
- * the image a byte that it has written to the sub-buffer.  Returns UNKNOWN if the layer cannot find
- * out now. */
+/* Makes an image of the sub-buffer @part.  Returns TRUE if the image is correct: the layer writes a
+ * byte to the sub-buffer, and reads the same byte from the image.  Returns FALSE if the driver
+ * refuses, or if the image is wrong.  Returns UNKNOWN if the layer cannot find out now. */
 static gint
 makes_right_image (LayerContext *context, cl_mem part)
 {

@@ -2,11 +2,12 @@
  * SPDX-License-Identifier: MIT
  *
  * Kernels of the program: records which of their arguments are buffers from a pool, so that a
- * launch is recorded as a use of these buffers.  An argument is a buffer for the layer if it has
- * the same bytes as a buffer's handle.  If that is a coincidence, the only effect is that the
- * buffer, when it is released, waits for a command that does not use it.  A kernel's record has a
- * reference to a buffer's record, but none to the buffer, because kernels in OpenCL do not retain
- * their arguments (OpenCL 3.0 specification, section 5.9.2, clSetKernelArg). */
+ * launch is recorded as a use of these buffers.  The layer takes an argument for a buffer if the
+ * argument has the same bytes as a buffer's handle.  The bytes may be equal by chance.  The only
+ * effect is that this buffer, after its release, waits for a command that does not use it.  A
+ * kernel's record has a reference to a buffer's record, but none to the buffer, because kernels in
+ * OpenCL do not retain their arguments (OpenCL 3.0 specification, section 5.9.2,
+ * clSetKernelArg). */
 
 #include "layer-private.h"
 
