@@ -299,7 +299,7 @@ devices_select (const gchar *selection, GError **error)
   return NULL;
 }
 
-/* Explanations */
+/* Functions that explain why there is no device, and compare devices */
 
 #ifdef HAVE_OPENCL
 /* Explains why OpenCL has no device.  Returns NULL if OpenCL has a device. */

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Collects facts about an OpenCL device.  If the driver does not answer one query, the others are
- * made all the same. */
+ * Collects facts about an OpenCL device.  If the driver does not answer one query, the other
+ * queries are still made. */
 
 #include "opencl-calls.h"
 #include <string.h>
@@ -16,7 +16,7 @@ typedef struct
   const TarnOpenclDevice *device;
 } Collector;
 
-/* Facts of one query */
+/* Functions that make queries, and add one fact for each */
 
 static GError *
 query_error (const gchar *call, cl_int status)
@@ -115,7 +115,7 @@ add_queries (Collector *collector, const Query *queries, gsize n_queries)
     add_query (collector, &queries[i]);
 }
 
-/* The sections */
+/* Functions that add the sections */
 
 /* Names the types of a device, such as "GPU, CPU": some simulators have several. */
 static gchar *

@@ -69,7 +69,7 @@ static void G_GNUC_PRINTF (1, 2) say (const gchar *format, ...)
   text_complain (PROGRAM, "%s", text);
 }
 
-/* The layer */
+/* Functions that find the layer */
 
 /* Gets the path of the layer in the build tree, for a tarn-run in its folder tools or tools/.libs.
  * Returns NULL if the folder of tarn-run has another name. */
@@ -99,7 +99,7 @@ find_layer (void)
   return g_strdup (g_file_test (installed, G_FILE_TEST_EXISTS) ? installed : LAYER);
 }
 
-/* The environment */
+/* Functions that set the program's environment */
 
 static gboolean
 names_layer (const gchar *layers)
@@ -178,7 +178,7 @@ has_pool (void)
   return g_strcmp0 (g_getenv ("TARN_LAYER_POOL"), "0") != 0;
 }
 
-/* The report */
+/* Functions for the report, and messages about it */
 
 /* Creates the report.  The layer writes only to a file that exists, so a process that outlives
  * tarn-run creates no file. */
@@ -327,7 +327,7 @@ explain (const gchar *program, const Findings *findings)
          g_getenv ("TARN_DEBUG") != NULL ? ", so nothing was checked" : "", reasons);
 }
 
-/* The program */
+/* Functions that run the program */
 
 /* The signals that are passed on to the program.  SIGSTOP and SIGKILL cannot be caught.  SIGTTIN
  * and SIGTTOU are here to be blocked: the terminal sends them to the program itself, and tarn-run

@@ -23,8 +23,8 @@ typedef struct
 typedef struct
 {
   gchar *name;
-  GArray *points;        /* ChartPoints, x going up */
-  gboolean is_yardstick; /* dashed */
+  GArray *points;        /* ChartPoints, in the order of rising x */
+  gboolean is_yardstick; /* draws the line dashed, because it is only a yardstick */
 } ChartLine;
 
 /* A chart. */

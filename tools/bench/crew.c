@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <time.h>
 
-/* A crew. */
+/* A crew: threads that run a loop at the same time. */
 typedef struct
 {
   const Job *job;

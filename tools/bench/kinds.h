@@ -15,7 +15,7 @@
 typedef struct
 {
   const gchar *name; /* a Device.kind */
-  /* Opens a device, and stores the handle for make (). */
+  /* Opens a device.  Stores the handle that make () and the other functions get. */
   gboolean (*open) (const Device *device, gpointer *handle, GError **error);
   void (*close) (gpointer handle);
   /* Creates an in-order queue, which never gets work.  Call it in the thread that called open
@@ -44,7 +44,7 @@ typedef struct
   gpointer handle;
   TarnAllocator *driver;
   TarnAllocator *allocator; /* the upstream of pools: the driver, or a heap */
-  GPtrArray *queues;        /* the queues that were needed so far */
+  GPtrArray *queues;        /* the queues that source_get_queue () has created */
   /* The queues of a kind that needs no device.  NULL: the kind has a device, or queues are not
    * used. */
   SimulatedQueues *simulated;

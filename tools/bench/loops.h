@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Loops that threads run while the clock runs: patterns of allocating and freeing.  Each is
+ * Loops that threads run while the clock runs: patterns of allocating and freeing.  Each loop is
  * compiled once for each subject, so that no indirect call stands between a loop and the measured
  * functions. */
 
@@ -50,8 +50,8 @@ typedef struct
   guint next_queue;      /* index of the next queue, modulo n_queues */
   TarnAllocator *driver; /* for SUBJECT_DRIVER */
   const gsize *sizes;    /* N_SIZES elements */
-  guint chunk;           /* allocations between two looks at stop */
-  const gint *stop;      /* atomic */
+  guint chunk;           /* number of allocations between two reads of stop */
+  const gint *stop;      /* atomic; nonzero tells the loop to stop */
   Ring *ring;
   TarnMemory window[WINDOW_BLOCKS]; /* all zero bytes at first */
   guint next;                       /* index of the next size */

@@ -30,7 +30,8 @@ get_host_bytes (gdouble *bytes, GError **error)
   return FALSE;
 }
 
-/* Stores the host bytes for a block in use, and for a held block. */
+/* Measures the host memory, in bytes, that the pool needs for a block in use, and for a cached
+ * block. */
 static gboolean
 weigh (const Source *source, gdouble *active, gdouble *held, GError **error)
 {

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Measures the recovery from out-of-memory.  All memory that the pool may have is in small held
- * blocks when a large block is requested.  So the pool must return held blocks before it can serve
- * the request.  A device is not filled for this: the pool over it has a limit instead. */
+ * Measures the recovery from out-of-memory.  All memory that the pool may have is in small cached
+ * blocks when a large block is requested.  So the pool must return cached blocks to the driver
+ * before it can serve the request.  The measurement does not fill a device: the pool has a limit
+ * instead. */
 
 #include "counter.h"
 #include "measures.h"

@@ -69,7 +69,7 @@ bench_hand_over (const Bench *bench)
   report_take (bench->report, bench->results);
 }
 
-/* Costs of loops */
+/* Functions that measure the cost of loops */
 
 /* A row, which has its own pool. */
 typedef struct
@@ -77,7 +77,7 @@ typedef struct
   Result *result;
   Job job;
   gdouble *costs, *yardsticks; /* nanoseconds, one for each repetition */
-  TarnPoolStats first;         /* after the first repetition */
+  TarnPoolStats first;         /* counters after the first repetition */
 } Cost;
 
 static void

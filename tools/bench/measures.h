@@ -32,10 +32,10 @@ typedef struct
    * threads. */
   gboolean has_queues;
   gboolean has_one_queue; /* all threads share one queue */
-  guint64 lag;            /* steps by which simulated queues are late */
+  guint64 lag;            /* number of steps by which simulated queues are behind the host */
   Results *results;       /* results of the current measure */
-  Report *report;         /* takes the results */
-  const gchar *step;      /* for the line of progress */
+  Report *report;         /* gets the results of each measure */
+  const gchar *step;      /* the present step, for the progress line */
 } Bench;
 
 typedef struct _Measure Measure;

@@ -25,7 +25,7 @@ typedef struct
   gpointer *blocks;
   GError *error; /* the error of the thread that failed first; nullable */
 
-  /* Only in the recorded order */
+  /* The fields below are used only in a replay in the recorded order. */
   gint64 *times; /* microseconds: the time of each thread's latest step; 0: none yet */
   guint next_reach, next_room;
   guint64 n_failures;       /* requests that failed */
@@ -33,7 +33,7 @@ typedef struct
   /* Bytes in use that the backend itself serves; needed only if Rebuilt.meter is NULL */
   gsize backend_bytes;
   gsize active, peak_active; /* requested bytes of blocks in use */
-  gsize peak;                /* most bytes of the backend so far */
+  gsize peak;                /* the most bytes that the backend has allocated so far */
   gsize active_at_peak;
 } RecordedReplay;
 

@@ -61,7 +61,7 @@ recorded_refuse (GError **error, const gchar *format, ...)
   return FALSE;
 }
 
-/* Objects */
+/* Functions that read objects */
 
 void
 recorded_read_numbers (RecordedNumbers *numbers, const RecordedEvent *event)
@@ -167,7 +167,7 @@ read_objects (Reader *reader, Recording *recording, GError **error)
   return FALSE;
 }
 
-/* The file */
+/* Functions that read the whole file */
 
 static void
 reader_init (Reader *reader, Recorded *recorded)

@@ -28,11 +28,11 @@ typedef struct
 /* A pool, a heap or an allocator. */
 typedef struct
 {
-  guint64 number;                 /* the recording's */
+  guint64 number;                 /* the object's number in the recording */
   TarnTraceClass object_class;    /* 0: unknown, taken for an allocator */
   guint upstream;                 /* index of an earlier object; RECORDED_NONE: none */
   gchar *name;                    /* such as "cuda-device"; nullable */
-  RecordedNumbers options;        /* with which the object was created */
+  RecordedNumbers options;        /* the options with which the object was created */
   RecordedNumbers counters;       /* the last recorded values */
   guint64 hits, misses, failures; /* counted from events */
   guint64 n_skipped;              /* requests that failed with an error that is not replayed */
@@ -50,7 +50,7 @@ typedef struct
 /* The kind of a step. */
 typedef enum
 {
-  STEP_MAKE, /* an object */
+  STEP_MAKE, /* creates an object */
   STEP_ALLOCATE,
   STEP_FREE,
   STEP_RECORD_USE,
@@ -59,7 +59,7 @@ typedef enum
   STEP_TRIM,
   STEP_STOP_HOLDING,
   STEP_LIMIT,
-  STEP_END /* an object ends */
+  STEP_END /* ends an object */
 } StepKind;
 
 /* A step. */
@@ -88,7 +88,7 @@ typedef struct
   guint16 queue;
 } Reach;
 
-/* The room of a backend from a step on. */
+/* A change of a backend's room: the most bytes that the backend can allocate from a step on. */
 typedef struct
 {
   guint32 step;
@@ -111,7 +111,7 @@ typedef struct
   guint32 n_blocks;
   guint64 n_requests;
   guint64 n_lost;       /* events */
-  guint64 n_waits;      /* queues or the host waited for other queues */
+  guint64 n_waits;      /* how many times queues or the host waited for other queues */
   gboolean is_complete; /* the recording has its end */
 } Recorded;
 

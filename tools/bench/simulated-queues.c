@@ -23,7 +23,7 @@ struct _SimulatedQueues
   guint64 lag; /* steps */
 };
 
-/* A queue. */
+/* A simulated queue. */
 typedef struct
 {
   const SimulatedQueues *of;
@@ -36,7 +36,7 @@ typedef struct
 {
   const SimulatedQueues *of;
   Queue *queue; /* NULL: all queues */
-  guint64 step; /* number of steps that had begun */
+  guint64 step; /* number of steps that had begun when the event was recorded */
 } Event;
 
 SimulatedQueues *
@@ -107,7 +107,7 @@ count_steps (const SimulatedQueues *queues)
   return n;
 }
 
-/* For TarnAllocatorOps */
+/* Functions for TarnAllocatorOps */
 
 static gboolean
 queue_ref (gpointer unused, gpointer queue, gboolean *in_order, GError **error)

@@ -13,13 +13,13 @@
 
 #define N_BATCHES 40
 #define N_LAYERS 12
-#define BATCH 4         /* texts */
+#define BATCH 4         /* number of texts in a batch */
 #define MIN_LENGTH 16   /* words in a text */
 #define MAX_LENGTH 1024 /* keeps less than a GiB in use */
 #define N_WRITTEN 24    /* words */
 #define WIDTH 512       /* numbers that describe a word */
 #define N_HEADS 4       /* attention heads: each relates every word to every other one */
-#define NUMBER 2        /* bytes */
+#define NUMBER 2        /* bytes of a number that describes a word */
 #define INDEX 8         /* bytes: the number of a word */
 #define SECONDS_APART 1e-6
 
@@ -27,7 +27,7 @@ enum
 {
   LEARNER = 1,
   READER,
-  /* Has a queue, but no thread: */
+  /* SENDER has a queue, but no thread. */
   SENDER
 };
 

@@ -45,8 +45,8 @@ typedef struct
 Trace *trace_read (const gchar *path, GError **error);
 
 /* Weaves traces into one, as if their programs ran at the same time.  Stretches all traces to the
- * duration of the longest one.  Traces do not share threads or queues.  Blocks that name no queue
- * get a queue that is made for them, one for each trace.  An error names the traces. */
+ * duration of the longest one.  Traces do not share threads or queues.  For each trace, one more
+ * queue serves the blocks that name no queue.  An error names the traces. */
 Trace *traces_weave (const GPtrArray *traces, GError **error);
 
 /* Makes up traces: an array of Traces. */

@@ -82,7 +82,7 @@ count_in_runs (const GPtrArray *tables, const gchar *text, guint *min, guint *ma
     }
 }
 
-/* Learning */
+/* Functions that learn which lines to expect */
 
 static GPtrArray *
 sort_runs (const GPtrArray *runs, LineGetText get)

@@ -27,7 +27,7 @@ struct _Trial
   gchar *report;
   gboolean is_done;
 
-  /* Results; NULL before the trial was started: */
+  /* The results.  Pointers are NULL before the trial was started. */
   ProcessEnd end;
   gint code;
   gchar *error; /* why the program could not be run; nullable */
@@ -59,7 +59,7 @@ struct _Trial
 Trial *trial_new (const gchar *call, guint64 number, gboolean all);
 void trial_free (Trial *trial);
 
-/* Frees its standard output, which may be long. */
+/* Frees the program's standard output, which may be long. */
 void trial_drop_output (Trial *trial);
 
 /* Settings that all trials of a program have in common. */

@@ -17,8 +17,8 @@ typedef struct
   const Trial *good; /* a run without a fault */
 } Verdict;
 
-/* Tells whether the trial must print the same as good runs.  It must if no statuses are given and
- * its exit status is 0, because 0 means that all went well. */
+/* Tells whether the trial must print the same as good runs.  The trial must do so if no statuses
+ * are given and its exit status is 0, because 0 means that all went well. */
 gboolean verdict_compares_output (const Verdict *verdict, const Trial *trial);
 
 /* Describes what is wrong with a trial.  Set trial->difference before the call.  Returns NULL if

@@ -49,7 +49,7 @@ struct _DebugInfo
   GHashTable *functions; /* a unit's offset -> GArray of Range, by start */
 };
 
-/* Files */
+/* Functions that open files */
 
 /* Tells whether an open file has the build-id @build_id. */
 static gboolean
@@ -198,7 +198,7 @@ debug_info_free (DebugInfo *self)
   g_free (self);
 }
 
-/* Ranges */
+/* Functions that find ranges of addresses */
 
 static gint
 compare_ranges (gconstpointer a, gconstpointer b)
@@ -259,7 +259,7 @@ list_units (Dwarf *dwarf)
   return units;
 }
 
-/* Functions */
+/* Functions that list the functions of a unit */
 
 static gboolean
 may_have_functions (gint tag)
@@ -333,7 +333,7 @@ get_name (Dwarf_Die *die)
   return g_strdup (name != NULL ? name : dwarf_diename (die));
 }
 
-/* Lines */
+/* Functions that find lines and inlined functions */
 
 /* Makes a path absolute if it is relative to the folder in which the compiler ran. */
 static gchar *

@@ -28,8 +28,9 @@ struct _Object
   guint64 extents; /* extents that a heap allocated */
   /* Requested bytes of blocks in use; for a heap, the bytes of its extents */
   guint64 active_bytes, peak_active_bytes;
-  guint64 nested_bytes;              /* those of active_bytes that are for another allocator */
-  guint64 held_bytes, managed_bytes; /* free blocks; all blocks, or a heap's segments */
+  guint64 nested_bytes; /* those of active_bytes that are for another allocator */
+  /* held: bytes of cached blocks; managed: bytes of all blocks, or of a heap's segments */
+  guint64 held_bytes, managed_bytes;
   GHashTable *blocks;    /* Blocks by their numbers; NULL: the object never had a block */
   gboolean has_requests; /* the recording has requests to the object, also if no pool is over it */
   /* For a heap, the blocks that the program requested from it without a pool; nullable */
@@ -44,7 +45,7 @@ typedef struct
   guint64 alloc_size; /* bytes of the block's memory */
   guint64 address;
   guint64 time;                      /* time of the request; 0: the block was in use at the start */
-  guint64 thread, queue, tag, stack; /* the request's */
+  guint64 thread, queue, tag, stack; /* as in the request */
   guint64 life;                      /* the request's number among all requests, from 1 */
   gboolean is_active;
   gboolean is_lent;   /* the block is removed when it is freed; only in older recordings */
@@ -88,12 +89,12 @@ Object *objects_find (const Objects *self, guint64 number);
 /* Gets all Objects in the order of their numbers. */
 const GPtrArray *objects_get_all (const Objects *self);
 
-/* Gets the most bytes that allocators had from the driver at once.  Leaves out what they had before
- * the recording began, and what they had from other allocators. */
+/* Gets the most bytes that allocators had from the driver at once.  Leaves out bytes that they had
+ * before the recording began, and bytes from other allocators. */
 guint64 objects_get_peak_driver_bytes (const Objects *self);
 
-/* Tells whether an object serves requests of the program: a heap without such requests serves only
- * pools.  What a pool gets from the object below it is no request. */
+/* Tells whether an object serves requests of the program.  A heap without such requests serves only
+ * pools: what a pool gets from the object below it does not count as a request. */
 gboolean objects_serves_program (const Object *object);
 
 /* Gets the requested bytes of the blocks in use that the program requested from an object.  Leaves

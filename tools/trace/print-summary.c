@@ -80,7 +80,7 @@ describe_holder (const Output *output, const Holder *holder, gboolean is_tag)
                 : format_stack (output, holder->key, !output->is_json);
 }
 
-/* For people */
+/* Functions that print text for people */
 
 static void
 print_heading (const Output *output, const gchar *text)
@@ -297,7 +297,7 @@ print_text (const Output *output, GArray *rows, guint64 driver_bytes, const Peak
     print_unknown (output, peak);
 }
 
-/* For programs */
+/* Functions that print JSON for programs */
 
 static void
 write_number (const Output *output, const gchar *key, guint64 number)

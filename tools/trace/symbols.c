@@ -101,8 +101,8 @@ get_debug_info (Symbols *self, const RecordedModule *module)
   return debug_info;
 }
 
-/* Adds the frames of a return address.  The address is behind the call, which may be the last
- * instruction of its function.  So looks up the address minus one. */
+/* Adds the frames of a return address.  A return address comes after the call, and the call may be
+ * the last instruction of its function.  So this function looks up the address minus one. */
 static void
 add_places (Symbols *self, const RecordedModule *module, const NamedFrame *frame, GArray *frames)
 {

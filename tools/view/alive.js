@@ -13,7 +13,8 @@ const MOMENTS = {
 
 const aliveView = {
   sort: 'bytes',
-  toggled: new Set(), /* groups that differ from the default: the first one is open, others are not */
+  /* Groups that the user has opened or closed.  By default only the first group is open. */
+  toggled: new Set(),
 
   draw(app) {
     const { trace, selection } = app, moment = MOMENTS[app.view].of(app);

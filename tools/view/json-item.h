@@ -29,8 +29,8 @@ JsonNode *json_item_parse (const gchar *text, gsize length, GError **error);
 gboolean G_GNUC_PRINTF (3, 4)
     json_item_refuse (const JsonItem *self, GError **error, const gchar *format, ...);
 
-/* Get a whole number from 0 on.  If the number is missing, the first function fails, and the second
- * function leaves @number unchanged. */
+/* Get a whole number, 0 or greater.  If the number is missing, the first function fails, and the
+ * second function leaves @number unchanged. */
 gboolean json_item_get_number (const JsonItem *self, const gchar *key, guint64 *number,
                                GError **error);
 gboolean json_item_get_number_if_there (const JsonItem *self, const gchar *key, guint64 *number,

@@ -8,7 +8,7 @@
 
 const livesView = {
   magnification: 1,
-  image: null, /* words */
+  image: null, /* the pixels, as words */
   ids: null,   /* for each pixel: life + 1, -(color + 1) of the rest, or 0 */
   hovered: -1,
 
@@ -52,8 +52,8 @@ const livesView = {
     drawCursor(context, plot, t0, t1, app.time);
   },
 
-  /* Walks over the events.  Lives that are large enough are in a linked list, in the order of their
-   * births, which begins and ends at place nLives. */
+  /* Walks over the events.  A linked list has the lives that are large enough, in the order in which
+   * they began.  The list begins and ends at place nLives. */
   fill(app, best, w, h, bytesPerPixel) {
     const { trace, selection } = app, { refs, size, begun, ended, nLives } = trace;
     const { has, moments } = selection, { colorOf } = selection.rank(app.by), groups = groupsOf(trace, app.by);

@@ -61,7 +61,7 @@ put_text (RecordingWriter *self, const gchar *text)
   g_byte_array_append (self->bytes, (const guint8 *) text, (guint) length);
 }
 
-/* Packets */
+/* Functions that write packets and events */
 
 static void
 begin_packet (RecordingWriter *self, guint32 flags)
