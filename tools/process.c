@@ -41,7 +41,7 @@ struct _Process
   gpointer user_data;
   GPid pid; /* the process and its group */
   gint64 start;
-  ProcessEnd end; /* PROCESS_EXITED unless this tool ends it */
+  ProcessEnd end; /* PROCESS_EXITED, unless this tool ends the process */
   Pipe pipes[2];
   guint child_source;    /* 0: the end was seen */
   guint deadline_source; /* 0: no deadline */

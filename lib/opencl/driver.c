@@ -114,8 +114,8 @@ open_library (TarnOpenclDriver *driver, Finder *from, GError **error)
   return FALSE;
 }
 
-/* Stores the error of a try to load OpenCL, unless another thread has stored an error before.
- * Takes over @error.  Returns a copy of the stored error. */
+/* Stores the error of a failed attempt to load OpenCL.  If another thread has already stored an
+ * error, keeps that error instead.  Takes over @error.  Returns a copy of the stored error. */
 static GError *
 keep_error (GError *error)
 {

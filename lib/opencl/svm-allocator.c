@@ -105,7 +105,7 @@ parting_unref (Parting *parting)
     g_free (parting);
 }
 
-/* Frees the memory, unless the other callback has done so. */
+/* Frees the memory if the other callback has not freed it. */
 static void
 free_once (Parting *parting)
 {

@@ -14,7 +14,7 @@
 typedef struct
 {
   gdouble x, y;
-  /* The least and the greatest measured value of which y is the median.  Both are y if the point
+  /* The least and the greatest of the measured values; y is their median.  Both are y if the point
    * has only one value. */
   gdouble low, high;
 } ChartPoint;

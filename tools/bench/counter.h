@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A counter: a fake allocator that only counts bytes.  Because it does no other work, the time that
- * a pool over it takes is spent in the pool itself. */
+ * A counter: a fake allocator that only counts bytes.  A counter does no other work, so a pool over
+ * a counter spends nearly all of its time in the pool's own code. */
 
 #ifndef COUNTER_H
 #define COUNTER_H
@@ -11,7 +11,7 @@
 
 #include "simulated-queues.h"
 
-/* A meter: the bytes that all counters that share it have allocated together.
+/* A meter: counts the bytes that several counters have allocated together.
  *
  * Invariant, between calls: used <= peak. */
 typedef struct

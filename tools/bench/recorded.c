@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Reads a recording in two passes: its objects first, because an object may be described after its
- * first event, and then the steps.  Events that make no sense, because others were lost, are
- * ignored. */
+ * first event, and then the steps.  Ignores events that make no sense because other events were
+ * lost. */
 
 #include "recorded-private.h"
 

@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * A ring: a bounded lock-free queue from one thread, the producer, to another one, the consumer.
- * Each of the two counts its items, and keeps a copy of the other one's count.  It reads the other
- * one's count again only if the ring seems to be full or empty.  The two threads write their counts
- * to different cache lines. */
+ * Each thread counts its items, and keeps a copy of the other thread's count.  A thread reads the
+ * other thread's count again only if the ring seems to be full or empty.  The two threads write
+ * their counts to different cache lines. */
 
 #ifndef RING_H
 #define RING_H

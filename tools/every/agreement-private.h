@@ -27,8 +27,8 @@ typedef struct
 {
   gchar *text;            /* the number as each run printed it; NULL: it varies */
   gboolean is_rounded;    /* it varies only by rounding; then its value is compared */
-  gboolean rises, falls;  /* from each run to the next */
-  gdouble last, min, max; /* in the runs */
+  gboolean rises, falls;  /* TRUE if the number rises, or falls, from each run to the next */
+  gdouble last, min, max; /* value in the last run; least and greatest value in all runs */
 } ExpectNumber;
 
 /* A line that each run has.
@@ -38,10 +38,10 @@ typedef struct
 {
   ExpectKind kind;
   guint number;    /* the line number in the first run, from 1 */
-  gchar *key;      /* with EXPECT_WHOLE */
-  gchar *skeleton; /* with EXPECT_NUMBERS */
+  gchar *key;      /* only with EXPECT_WHOLE */
+  gchar *skeleton; /* only with EXPECT_NUMBERS */
   GArray *numbers; /* ExpectNumbers, one for each LINE_NUMBER of the skeleton */
-  gchar **words;   /* with EXPECT_WORDS; "" for a word that varies */
+  gchar **words;   /* only with EXPECT_WORDS; "" for a word that varies */
 } Expected;
 
 /* The lines on which several runs agree.

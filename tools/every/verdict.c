@@ -105,8 +105,8 @@ append_leaked (GString *text, const gchar *kind, guint64 n)
                           g_str_equal (kind, FAULTS_REQUESTS) ? "bytes of Tarn's" : kind);
 }
 
-/* Describes the objects that the trial leaves beyond those that a good run leaves.  Returns NULL if
- * there are none. */
+/* Describes the objects that the trial leaked: it left more objects of a kind than a good run
+ * leaves.  Returns NULL if there are none. */
 static gchar *
 find_leak (const Verdict *verdict, const Trial *trial)
 {

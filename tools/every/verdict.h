@@ -10,8 +10,8 @@
 /* Settings and data by which trials are judged. */
 typedef struct
 {
-  GArray *statuses; /* gints: right exit statuses, 128+N for signal N; NULL: all except those of
-                       crashes */
+  GArray *statuses; /* gints: right exit statuses, 128+N for signal N; NULL: all are right, except
+                       those of crashes */
   gboolean ignores_leaks;
   gdouble timeout;   /* seconds, for messages */
   const Trial *good; /* a run without a fault */

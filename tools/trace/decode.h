@@ -85,7 +85,7 @@ gboolean decode_is_returned (TarnTraceKind kind);
 /* Tells whether events of this kind are requests, which have a queue, a tag and a stack. */
 gboolean decode_is_request (TarnTraceKind kind);
 
-/* Decodes the event at @cursor, and moves the cursor behind the event.  The cursor must not be at
+/* Decodes the event at @cursor, and moves the cursor to the next event.  The cursor must not be at
  * its end.  In the first pass (@is_first), adds a definition to @definitions, and checks the
  * event's texts.  Overwrites @properties. */
 DecodeResult decode_event (Cursor *cursor, StreamState *state, Definitions *definitions,

@@ -28,7 +28,7 @@ struct _Object
   guint64 extents; /* extents that a heap allocated */
   /* Requested bytes of blocks in use; for a heap, the bytes of its extents */
   guint64 active_bytes, peak_active_bytes;
-  guint64 nested_bytes; /* those of active_bytes that are for another allocator */
+  guint64 nested_bytes; /* the part of active_bytes that is for other allocators */
   /* held: bytes of cached blocks; managed: bytes of all blocks, or of a heap's segments */
   guint64 held_bytes, managed_bytes;
   GHashTable *blocks;    /* Blocks by their numbers; NULL: the object never had a block */

@@ -249,8 +249,8 @@ write_block (const Snapshot *snapshot, gboolean is_first, guint64 address, guint
 }
 
 /* Writes the blocks of a segment, and free blocks for the gaps, because PyTorch's blocks fill a
- * segment without gaps.  Begins at block @i, skips blocks before the segment, and
- * moves @i to the first block behind the segment.  Returns the bytes in use. */
+ * segment without gaps.  Begins at block @i, skips blocks before the segment, and moves @i to the
+ * first block after the segment.  Returns the bytes in use. */
 static guint64
 write_blocks (const Snapshot *snapshot, const Segment *segment, guint *i)
 {

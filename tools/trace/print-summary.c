@@ -132,7 +132,7 @@ print_count (const Output *output, gint width, gboolean is_known, guint64 n)
   fprintf (output->file, " %*s", width, text);
 }
 
-/* Finds where to break a line: behind the last space that fits, or after @width characters. */
+/* Finds where to break a line: after the last space that fits, or else after @width characters. */
 static glong
 find_break (const gchar *text, glong width)
 {

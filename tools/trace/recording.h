@@ -33,16 +33,16 @@ typedef struct
   /* The request's memory is for another allocator, whose backend made the request. */
   gboolean is_nested;
   guint64 block;
-  /* Bytes, such as those requested, wanted or to keep, or the number of lost events; depends on the
-   * kind of event */
+  /* A number that depends on the kind of event: bytes (requested, wanted or to keep), or the number
+   * of lost events */
   guint64 size;
   guint64 alloc_size; /* bytes of the block's memory, or active bytes */
   guint64 address;
-  /* One of these, which depends on the kind of event: the error's code plus one (0: no error), a
-   * second address, held bytes, or TRUE or FALSE. */
+  /* The meaning depends on the kind of event: an error's code plus one (0: no error), a second
+   * address, held (cached) bytes, or TRUE or FALSE. */
   guint64 other;
 
-  /* OBJECT and STATS */
+  /* Fields of the events OBJECT and STATS */
   TarnTraceClass object_class;
   guint64 upstream;
   const gchar *text; /* the kind of a created object; else the thread's name; nullable */
@@ -50,7 +50,7 @@ typedef struct
   const RecordedProperty *properties;
   gsize n_properties;
 
-  goffset place; /* in the file */
+  goffset place; /* the place of the event in the file */
 } RecordedEvent;
 
 /* A frame of a stack. */
@@ -80,9 +80,9 @@ void recording_free (Recording *self);
 gboolean recording_is_snapshot (GBytes *bytes);
 
 /* Gets the next event.  Leaves out definitions, and events that only set values of their stream.
- * Returns FALSE without an error at the end.  Of events with equal times, those that free memory
- * come first; the others follow in the order of their streams.  The event's properties are valid
- * until the next call. */
+ * Returns FALSE without an error at the end.  If several events have the same time, events that
+ * free memory come first; all others follow in the order of their streams.  The event's properties
+ * are valid until the next call. */
 gboolean recording_next (Recording *self, RecordedEvent *event, GError **error);
 void recording_rewind (Recording *self);
 

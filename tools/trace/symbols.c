@@ -72,7 +72,8 @@ keep_function (Symbols *self, const gchar *symbol)
   return keep_text (self, name);
 }
 
-/* Prints a message about a module, unless it was printed: a library may be loaded twice. */
+/* Prints a message about a module.  Prints each message only once, because a library may be loaded
+ * twice. */
 static void
 complain (Symbols *self, const RecordedModule *module, const gchar *message)
 {

@@ -27,7 +27,7 @@ typedef struct
   GHashTable *stacks; /* a set of the stacks' numbers */
   GHashTable *tags;   /* text -> number */
   guint64 max_age, n_blocks;
-  /* The current allocator */
+  /* The fields below are about the current allocator. */
   guint64 object;
   GHashTable *seen[3]; /* sets of addresses: of blocks, segments, extents */
 } Reader;

@@ -283,9 +283,9 @@ get_number (cl_device_id device, cl_device_info name)
 }
 
 /* Makes an image of one pixel whose memory is the first byte of @buffer
- * (CL_MEM_OBJECT_IMAGE1D_BUFFER).  If the driver refuses, returns NULL and sets *makes: to UNKNOWN
- * if the error may mean a lack of memory, so that a later call may succeed, or to FALSE after any
- * other error. */
+ * (CL_MEM_OBJECT_IMAGE1D_BUFFER).  Returns NULL if the driver refuses.  Sets *makes to UNKNOWN if
+ * the error may mean a lack of memory, because a later call may succeed.  After any other error,
+ * sets *makes to FALSE. */
 static cl_mem
 make_image (const LayerContext *context, cl_mem buffer, gint *makes)
 {
@@ -412,10 +412,10 @@ makes_image_of_whole (const LayerContext *context, cl_mem buffer)
   return makes;
 }
 
-/* Returns TRUE if the driver makes correct images of sub-buffers.  Also returns TRUE if the
- * driver makes images neither of sub-buffers nor of whole buffers, because then no program can
- * expect images of buffers.  Returns UNKNOWN if the layer cannot find out now: the driver lacks
- * memory, makes no queue, or does not run a command within 0.2 s. */
+/* Returns TRUE if the driver makes correct images of sub-buffers.  Also returns TRUE if the driver
+ * makes no images of buffers at all, because no program can then expect such images.  Returns
+ * UNKNOWN if the layer cannot find out now: the driver lacks memory, makes no queue, or does not
+ * run a command within 0.2 s. */
 static gint
 makes_images_of_parts (LayerContext *context)
 {

@@ -272,8 +272,8 @@ set_ended (LayerBuffer *self)
 
 /* Returns TRUE if a released buffer or image may be destroyed before the commands that use it are
  * done.  An image that the layer made over the host address of a buffer (is_disguised) must wait
- * for its commands: the driver does not know that they use the buffer's memory, and PoCL 3.1 reads
- * the image's object in a kernel even after the object was released. */
+ * for its commands.  The driver does not know that these commands use the buffer's memory.  Also,
+ * PoCL 3.1 reads the image's object in a kernel even after the object was released. */
 static gboolean
 may_end_early (const LayerBuffer *self)
 {

@@ -29,10 +29,10 @@ wants_event (LayerCommand *self)
 }
 
 /* Stores the number of the queue's latest command in self->number.  Then chooses where the driver
- * writes the event of the new command: to the program's *event, to self->own if the program wants
- * no event but the layer needs one, or nowhere if neither needs one.  Does nothing if the layer has
- * no record of the queue.  Call this after the layer has taken references to the command's buffers.
- */
+ * writes the event of the new command.  If the program asks for the event, the driver writes to the
+ * program's *event.  If only the layer needs the event, the driver writes to self->own.  Otherwise
+ * it writes no event.  Does nothing if the layer has no record of the queue.  Call this after the
+ * layer has taken references to the command's buffers. */
 static void
 prepare (LayerCommand *self, cl_event **event)
 {

@@ -3,8 +3,8 @@
  *
  * Fault injection: for each OpenCL call, a function that the program reaches in place of the
  * layer's or the driver's function.  Most of these functions return an error if TARN_LAYER_FAULTS
- * says so.  The functions that retain or release objects, and that set user events, return no such
- * errors, but count. */
+ * says so.  The functions that retain or release objects, or that set user events, return no such
+ * errors: they only count. */
 
 #include "faults-private.h"
 
