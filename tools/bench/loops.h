@@ -12,7 +12,7 @@
 
 #include "ring.h"
 
-/* The subject that is measured. */
+/* The subject of a measurement: the functions that allocate and free the blocks. */
 typedef enum
 {
   SUBJECT_MALLOC, /* the yardstick: malloc (64) and free (), whatever the size is */
@@ -30,8 +30,8 @@ typedef enum
   PATTERN_WINDOW, /* keeps WINDOW_BLOCKS blocks; frees the oldest before it allocates another */
   /* Allocates ROUND_BLOCKS blocks, and frees them all.  A pool then returns them to the driver. */
   PATTERN_ROUNDS,
-  PATTERN_PRODUCE, /* puts blocks into the lane's ring, and NULL at the end */
-  PATTERN_CONSUME, /* takes blocks from the lane's ring and frees them, until NULL comes */
+  PATTERN_PRODUCE, /* puts blocks into a ring, and NULL at the end */
+  PATTERN_CONSUME, /* takes blocks from a ring and frees them, until NULL comes */
   N_PATTERNS
 } Pattern;
 
@@ -58,8 +58,8 @@ typedef struct
   GError *error;                    /* the error that ended the loop; nullable */
 } Lane;
 
-/* Runs a pattern until lane->stop is set, or an error occurs.  Returns the number of blocks that it
- * allocated, or consumed. */
+/* Runs a pattern until lane->stop is set, or an error occurs.  Returns the number of blocks that
+ * the loop allocated or, if it only frees blocks, took from the ring. */
 typedef guint64 (*Loop) (Lane *lane);
 
 /* The loops.  NULL stands for a pattern that a subject does not have. */

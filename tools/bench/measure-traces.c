@@ -190,7 +190,7 @@ measure_calls (const Bench *bench, const Source *source, const Measure *measure)
 
 /* Functions that time a replay, and the one that measures a trace */
 
-/* Times the yardstick and then the pool. */
+/* Times a replay with malloc (64), the yardstick, and then a replay with the pool. */
 static gboolean
 time_both (const Bench *bench, const Source *source, const Trace *trace, gdouble *yardstick,
            gdouble *cost, GError **error)

@@ -143,8 +143,8 @@ make_costs (const Bench *bench, const Source *source, const Measure *measure)
   return costs;
 }
 
-/* Runs a repetition: the yardstick and then the subject, so that both run under the same
- * conditions. */
+/* Runs a repetition: first the loop over malloc () as the yardstick, and then the subject.  So both
+ * run under the same conditions. */
 static void
 repeat (Cost *cost, guint repetition)
 {

@@ -28,8 +28,8 @@ typedef struct
   const GPtrArray *recordings;   /* Recordeds for every kind */
   const GPtrArray *alternatives; /* Alternatives for the recordings; nullable */
   gboolean has_all_alternatives; /* tries also alternatives that change nothing */
-  /* Each thread of a crew has its own queue, and a trace is replayed with its own queues and
-   * threads. */
+  /* Each thread that runs a loop has its own queue, and each trace is replayed with its own queues
+   * and threads. */
   gboolean has_queues;
   gboolean has_one_queue; /* all threads share one queue */
   guint64 lag;            /* number of steps by which simulated queues are behind the host */
@@ -48,7 +48,7 @@ struct _Measure
   gboolean needs_pool;    /* needs a pool of Tarn's */
   gboolean needs_counter; /* only for memory that needs no device */
 
-  /* For measures that a crew runs */
+  /* Only for measures of loops, which a crew of threads runs */
   Pattern pattern;
   Subject subject;
   Sizes sizes;

@@ -126,8 +126,8 @@ void recorded_free (Recorded *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Recorded, recorded_free)
 
-/* Returns TRUE if a backend's room varied: at one time the backend gave more bytes in all than the
- * total that it refused at another time. */
+/* Returns TRUE if a backend's room varied: the backend refused to reach some total of bytes at one
+ * time, and reached a larger total at another time. */
 gboolean recorded_has_varying_room (const RecordedObject *object);
 
 /* Gets an option.  Returns @otherwise if the recording does not have it. */

@@ -58,9 +58,9 @@ void what_if_free (WhatIf *self);
 /* Adds a row at the end, which the caller fills. */
 WhatIfRow *what_if_add (WhatIf *self, const gchar *label);
 
-/* Sorts the rows, except the first one, from the best to the worst alternative.  The better one has
- * fewer failures; if these are equal, a lower peak of managed bytes; if these are equal, too, fewer
- * calls.  Alternatives that could not be tried come last. */
+/* Sorts the rows, except the first one, from the best to the worst alternative.  Compares first the
+ * number of failures, then the peak of managed bytes, and then the number of calls; less is better.
+ * Alternatives that could not be tried come last. */
 void what_if_sort (WhatIf *self);
 
 /* Tells whether any alternative could not be tried. */

@@ -63,7 +63,7 @@ struct _Agreement
   GHashTable *free_skeletons;
 };
 
-/* Orders pointers to Expected by the place of their lines in the first run. */
+/* Compares two pointers to Expected by their lines' numbers in the first run, for sorting. */
 gint agreement_compare_places (gconstpointer a, gconstpointer b);
 
 /* Counts the bytes that two texts have in common at the start. */

@@ -22,7 +22,7 @@
 /* A packet: events of one stream. */
 typedef struct
 {
-  gsize place; /* the place of its first event */
+  gsize place; /* the offset of the packet's first event in the file */
   /* size: bytes of the packet's events that are in the file; flags: TARN_TRACE_FIRST or 0 */
   guint32 size, flags;
   guint64 n_missing; /* bytes beyond the end of the file; only the last packet has any */

@@ -50,7 +50,7 @@ typedef struct
   const RecordedProperty *properties;
   gsize n_properties;
 
-  goffset place; /* the place of the event in the file */
+  goffset place; /* the offset of the event in the file */
 } RecordedEvent;
 
 /* A frame of a stack. */
@@ -70,7 +70,7 @@ typedef struct
   const gchar *build_id; /* hexadecimal digits; "": the module has none */
 } RecordedModule;
 
-/* Opens a file, and checks all of it.  Errors name the path and the place. */
+/* Opens a file, and checks all of it.  Errors name the path, and the place in the file. */
 Recording *recording_open (const gchar *path, GError **error);
 /* Opens a recording in memory.  Errors name @name instead of the path. */
 Recording *recording_open_bytes (GBytes *bytes, const gchar *name, GError **error);

@@ -3,8 +3,9 @@
  *
  * Decodes the page's data: columns of numbers (column.h), from which a trace is made.
  *
- * A moment is the number of an event at which a life begins or ends, and stands for the state after
- * that event; -1: before all events.  A life is alive at moment k if begun[life] <= k <
+ * A life is a block from its request to its free, or an extent or a piece of a heap.  A moment is the
+ * number of an event at which a life begins or ends.  It stands for the state after that event; -1
+ * stands for the state before all events.  A life is alive at moment k if begun[life] <= k <
  * ended[life]. */
 
 'use strict';

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* The sort of a memory. */
+/* The sort of a range of memory. */
 typedef enum
 {
   MEMORY_BLOCK,
@@ -18,7 +18,7 @@ typedef enum
 } MemorySort;
 
 /* A range of memory that exists: a block, in use or cached, or a segment, an extent or a part of a
- * heap.  A part tells which address in an extent a user's address stands for.
+ * heap.  A part maps an address that the user has to an address in an extent.
  *
  * Invariant: life <= Builder.n_lives. */
 typedef struct

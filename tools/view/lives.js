@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Shows lives, stacked over time.  Each column of pixels shows the lives at its peak, the oldest at
- * the bottom.  Lives that are less than a pixel high are the rest: they are on top, together with
- * those of the same colour.  So no column has more lives than pixels, and one walk over the visible
- * events draws everything. */
+ * Shows lives, stacked over time.  A life is a block from its request to its free.
+ *
+ * Each column of pixels shows the lives at its peak, the oldest at the bottom.  Lives that are less
+ * than a pixel high are on top, as the rest: all such lives of one colour together.  So no column has
+ * more lives than pixels, and one walk over the visible events draws everything. */
 
 const livesView = {
   magnification: 1,

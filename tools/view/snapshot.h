@@ -22,7 +22,7 @@ typedef struct
   Recording *recording;
 } Snapshot;
 
-/* Reads a snapshot from memory.  Errors name the path and the place. */
+/* Reads a snapshot from memory.  Errors name the path, and the place in the text. */
 Snapshot *snapshot_read (const gchar *path, GBytes *bytes, GError **error);
 void snapshot_free (Snapshot *self);
 
