@@ -25,7 +25,7 @@ query_error (const gchar *call, cl_int status)
                       tarn_opencl_status_name (status), status);
 }
 
-/* The type that the driver answers with. */
+/* The type of the driver's answer. */
 typedef enum
 {
   QUERY_STRING,
@@ -33,7 +33,7 @@ typedef enum
   QUERY_ULONG,
   QUERY_SIZE,
   QUERY_BOOL,
-  QUERY_BITS /* a cl_uint in bits, shown in bytes */
+  QUERY_BITS /* a cl_uint: a number of bits, which the tool shows as bytes */
 } QueryType;
 
 /* A query of clGetDeviceInfo (), and the fact that it gives. */

@@ -43,7 +43,7 @@ typedef struct
 /* The layer's reports of all processes, added up. */
 typedef struct
 {
-  guint n_loaded;       /* processes that loaded the layer */
+  guint n_loaded;       /* number of processes that loaded the layer */
   guint n_ended;        /* processes that ended normally, so that their buffers are known */
   guint64 made, images; /* buffers and images that these processes created */
   guint64 served;       /* buffers and images from the pool */

@@ -17,8 +17,8 @@
 /* A counter: a fake allocator that only counts bytes. */
 typedef struct
 {
-  gsize budget; /* bytes; 0: no limit; atomic */
-  gsize used;   /* bytes; atomic */
+  gsize budget; /* the most bytes that may be allocated; 0: no limit; atomic */
+  gsize used;   /* bytes that are allocated; atomic */
   /* Atomic: the size of the address range that has been used up so far.  Addresses are never
    * reused. */
   guint64 reserved;

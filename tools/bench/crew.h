@@ -9,7 +9,7 @@
 #include "kinds.h"
 #include "loops.h"
 
-/* The choice of block sizes. */
+/* The sizes of the blocks that a loop allocates. */
 typedef enum
 {
   SIZES_ONE,  /* all blocks have ONE_SIZE bytes */

@@ -14,7 +14,7 @@
 /* A backend: functions that all kinds of memory of one driver share. */
 typedef struct
 {
-  const gchar *name; /* a Device.kind */
+  const gchar *name; /* the Device.kind of the backend's devices */
   /* Opens a device.  Stores the handle that make () and the other functions get. */
   gboolean (*open) (const Device *device, gpointer *handle, GError **error);
   void (*close) (gpointer handle);
@@ -24,7 +24,7 @@ typedef struct
   void (*queue_free) (gpointer handle, gpointer queue);
 } Backend;
 
-/* A kind of memory. */
+/* A kind of memory, such as "cuda-device+heap". */
 typedef struct
 {
   const gchar *name;

@@ -44,17 +44,17 @@ typedef enum
 typedef struct
 {
   TarnPool *pool;
-  gpointer queue;        /* for SUBJECT_ORDERED */
-  gpointer *queues;      /* for SUBJECT_TURNS: n_queues queues */
+  gpointer queue;        /* the thread's queue; only for SUBJECT_ORDERED */
+  gpointer *queues;      /* the n_queues queues; only for SUBJECT_TURNS */
   guint n_queues;        /* a power of two */
   guint next_queue;      /* index of the next queue, modulo n_queues */
-  TarnAllocator *driver; /* for SUBJECT_DRIVER */
-  const gsize *sizes;    /* N_SIZES elements */
+  TarnAllocator *driver; /* only for SUBJECT_DRIVER */
+  const gsize *sizes;    /* the sizes to request in turn: N_SIZES elements */
   guint chunk;           /* number of allocations between two reads of stop */
   const gint *stop;      /* atomic; nonzero tells the loop to stop */
   Ring *ring;
   TarnMemory window[WINDOW_BLOCKS]; /* all zero bytes at first */
-  guint next;                       /* index of the next size */
+  guint next;                       /* index in sizes of the next size */
   GError *error;                    /* the error that ended the loop; nullable */
 } Lane;
 

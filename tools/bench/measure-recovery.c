@@ -17,7 +17,7 @@
 typedef struct
 {
   gdouble ns;
-  guint64 calls; /* driver calls */
+  guint64 calls; /* number of driver calls */
 } Recovery;
 
 /* Makes a counter with @room bytes, with a heap over it if the kind of memory has one. */

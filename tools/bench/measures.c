@@ -71,12 +71,12 @@ bench_hand_over (const Bench *bench)
 
 /* Functions that measure the cost of loops */
 
-/* A row, which has its own pool. */
+/* A row of the results, with its own pool. */
 typedef struct
 {
   Result *result;
   Job job;
-  gdouble *costs, *yardsticks; /* nanoseconds, one for each repetition */
+  gdouble *costs, *yardsticks; /* one cost for each repetition, in nanoseconds */
   TarnPoolStats first;         /* counters after the first repetition */
 } Cost;
 

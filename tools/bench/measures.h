@@ -9,7 +9,7 @@
 #include "crew.h"
 #include "report.h"
 
-/* The numbers of threads of a measure. */
+/* The numbers of threads with which a measure runs. */
 typedef enum
 {
   THREADS_ONE,
@@ -20,12 +20,12 @@ typedef enum
 /* Settings, and the results so far. */
 typedef struct
 {
-  gdouble seconds; /* for each repetition */
+  gdouble seconds; /* the duration of each repetition */
   guint n_repetitions;
-  const GArray *threads;         /* guints: numbers of threads */
-  const GPtrArray *made_traces;  /* Traces for memory that needs no device */
-  const GPtrArray *read_traces;  /* Traces for every kind */
-  const GPtrArray *recordings;   /* Recordeds for every kind */
+  const GArray *threads;         /* guints: the numbers of threads of --threads */
+  const GPtrArray *made_traces;  /* made-up Traces, only for memory that needs no device */
+  const GPtrArray *read_traces;  /* Traces from files, for every kind of memory */
+  const GPtrArray *recordings;   /* Recordeds, for every kind of memory */
   const GPtrArray *alternatives; /* Alternatives for the recordings; nullable */
   gboolean has_all_alternatives; /* tries also alternatives that change nothing */
   /* Each thread that runs a loop has its own queue, and each trace is replayed with its own queues
@@ -40,7 +40,7 @@ typedef struct
 
 typedef struct _Measure Measure;
 
-/* A measure. */
+/* A measure: a measurement that runs for each source. */
 struct _Measure
 {
   const gchar *name; /* several measures may share a name, which selects all of them */

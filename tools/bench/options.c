@@ -16,7 +16,7 @@
 #define MAX_SECONDS 3600
 #define MAX_REPETITIONS 1000
 #define MAX_QUEUES 256    /* the most queues that a trace may have */
-#define WHAT_IF "what-if" /* the name of a measure */
+#define WHAT_IF "what-if" /* the name of the measure for recordings */
 
 static gboolean G_GNUC_PRINTF (2, 3) refuse (GError **error, const gchar *format, ...)
 {

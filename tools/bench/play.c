@@ -32,17 +32,17 @@ typedef struct
   gboolean has_failed; /* atomic */
 } Stage;
 
-/* A thread of a play. */
+/* A thread that makes steps of a play. */
 struct _Player
 {
   Stage *stage;
   guint index;
-  GThread *thread; /* NULL: it was joined */
-  guint last;      /* its last step */
+  GThread *thread; /* NULL if the thread was joined */
+  guint last;      /* index of the thread's last step */
   /* Signalled under Stage.lock when the turn of this thread comes, or the play is over */
   pthread_cond_t turn;
   GArray *steps;                /* guints: the steps of this thread; only for play_together () */
-  gint64 start, end;            /* nanoseconds */
+  gint64 start, end;            /* times of the clock, in nanoseconds */
   gchar apart[CACHE_LINE_PAIR]; /* the next Player shares no cache line with this one */
 };
 

@@ -11,7 +11,7 @@
 #include "ring.h"
 
 #define NS_PER_US 1000
-#define STEPS_AT_A_TIME 65536 /* between two updates of the progress line */
+#define STEPS_AT_A_TIME 65536 /* number of steps between two updates of the progress line */
 
 static gchar failed_request; /* never read: FAILED is its address */
 #define FAILED ((gpointer) &failed_request)

@@ -14,7 +14,7 @@
 typedef struct
 {
   guint64 number; /* the block's number in the recording */
-  guint32 block;  /* Step.block of the latest request */
+  guint32 block;  /* the Step.block that the latest request got */
   guint32 freed;  /* the step that freed the block */
   guint16 thread; /* the thread that allocated the block */
   guint16 queue;  /* the last queue that used the block, as recorded */

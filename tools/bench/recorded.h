@@ -9,7 +9,7 @@
 
 #include "common/trace-format-private.h"
 
-/* Limits; programs with more are refused. */
+/* The most threads, queues and objects that a recorded program may have. */
 #define RECORDED_MAX_THREADS 1024
 #define RECORDED_MAX_QUEUES 4096
 #define RECORDED_MAX_OBJECTS 65535
@@ -25,11 +25,11 @@ typedef struct
   gboolean is_known[RECORDED_N_PROPERTIES];
 } RecordedNumbers;
 
-/* A pool, a heap or an allocator. */
+/* A recorded object: a pool, a heap or an allocator. */
 typedef struct
 {
   guint64 number;                 /* the object's number in the recording */
-  TarnTraceClass object_class;    /* 0: unknown, taken for an allocator */
+  TarnTraceClass object_class;    /* 0: unknown; the object is then taken for an allocator */
   guint upstream;                 /* index of an earlier object; RECORDED_NONE: none */
   gchar *name;                    /* such as "cuda-device"; nullable */
   RecordedNumbers options;        /* the options with which the object was created */
@@ -65,7 +65,7 @@ typedef enum
 /* A step. */
 typedef struct
 {
-  guint64 time; /* nanoseconds */
+  guint64 time; /* nanoseconds since the start of the recording */
   /* Bytes.  STEP_ALLOCATE: the requested size.  STEP_TRIM: the bytes to keep.  STEP_LIMIT: the
    * limit. */
   guint64 size;
@@ -73,8 +73,8 @@ typedef struct
    * that failed. */
   guint32 block;
   guint16 object, thread;
-  guint16 queue; /* up to n_queues; 0: none */
-  guint8 kind;   /* StepKind */
+  guint16 queue; /* the queue's index, from 1 up to n_queues; 0: the step has no queue */
+  guint8 kind;   /* a StepKind */
   /* TRUE if the step allocates or uses a block that one thread allocates and another one uses */
   guint8 is_handed_on;
 } Step;
@@ -84,7 +84,7 @@ typedef struct
 typedef struct
 {
   guint32 step;
-  guint32 reached; /* at most step */
+  guint32 reached; /* a number of steps; not more than the field step */
   guint16 queue;
 } Reach;
 
@@ -110,9 +110,9 @@ typedef struct
   guint n_threads, n_queues;
   guint32 n_blocks;
   guint64 n_requests;
-  guint64 n_lost;       /* events */
+  guint64 n_lost;       /* number of events that the recording has lost */
   guint64 n_waits;      /* how many times queues or the host waited for other queues */
-  gboolean is_complete; /* the recording has its end */
+  gboolean is_complete; /* TRUE if the whole recording is there, up to its end */
 } Recorded;
 
 /* Tells whether a regular file begins like a recording or a snapshot.  Does not read a pipe, whose

@@ -12,7 +12,7 @@
 #include <glib.h>
 
 #define RING_ITEMS 256      /* a power of two */
-#define RING_SPINS 64       /* before the thread yields */
+#define RING_SPINS 64       /* number of calls of ring_wait () between two yields */
 #define CACHE_LINE_PAIR 128 /* bytes: some processors fetch two lines at a time */
 
 /* A ring.
@@ -30,7 +30,7 @@ typedef struct
   gpointer items[RING_ITEMS];
 } Ring;
 
-/* Waits a little; yields now and then. */
+/* Waits a short time.  Every RING_SPINS calls, yields the processor to other threads. */
 static inline void
 ring_wait (guint *spins)
 {

@@ -20,7 +20,7 @@ struct _SimulatedQueues
   GPtrArray *queues; /* Queues */
   Steps *steps;      /* one for each thread */
   guint n_threads;
-  guint64 lag; /* steps */
+  guint64 lag; /* number of steps by which the device is behind the host */
 };
 
 /* A simulated queue. */
@@ -35,7 +35,7 @@ typedef struct
 typedef struct
 {
   const SimulatedQueues *of;
-  Queue *queue; /* NULL: all queues */
+  Queue *queue; /* NULL if the event is on all queues */
   guint64 step; /* number of steps that had begun when the event was recorded */
 } Event;
 

@@ -132,7 +132,7 @@ trace_new (const gchar *name, GArray *events, GError **error)
   state_init (&state);
   trace->name = g_strdup (name);
   trace->events = events;
-  g_array_sort (events, compare_times); /* stable */
+  g_array_sort (events, compare_times); /* the sort is stable */
   for (guint i = 0; i < events->len; i++)
     {
       TraceEvent *event = &g_array_index (events, TraceEvent, i);

@@ -27,7 +27,7 @@ typedef struct
   gboolean has_other_queue;
 } TraceEvent;
 
-/* A trace. */
+/* A trace: the events of a program, in the order of their times. */
 typedef struct
 {
   gchar *name;
@@ -35,7 +35,7 @@ typedef struct
   guint n_slots;
   /* Threads that have events.  All events that name no thread count as one more thread. */
   guint n_threads;
-  guint n_queues; /* queues that are named */
+  guint n_queues; /* number of queues that events name */
   guint64 n_allocations;
   guint64 peak_active; /* bytes */
 } Trace;
@@ -51,7 +51,7 @@ Trace *traces_weave (const GPtrArray *traces, GError **error);
 
 /* Makes up traces: an array of Traces. */
 GPtrArray *traces_make (void);
-Trace *trace_make_model (void); /* the language model's trace, one of these */
+Trace *trace_make_model (void); /* makes the language model's trace for traces_make () */
 
 void trace_free (Trace *trace);
 

@@ -43,7 +43,7 @@
 typedef struct
 {
   const EverySettings *settings;
-  gchar *folder;        /* has the reports */
+  gchar *folder;        /* path of the folder that has the reports */
   GPtrArray *good;      /* Trials: the good runs */
   Agreement *agreement; /* learned from the output of good runs; NULL before these have run */
   gboolean is_over;     /* standard output is closed: nobody reads the results */

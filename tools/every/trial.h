@@ -22,7 +22,7 @@ struct _Trial
   guint64 number;
   gboolean all; /* all later calls of that name fail as well */
 
-  Process *process; /* while it runs */
+  Process *process; /* the program's process; NULL unless it runs */
   /* The file into which the OpenCL layer and Tarn's core library report; NULL after it was read */
   gchar *report;
   gboolean is_done;
@@ -34,7 +34,7 @@ struct _Trial
   gint error_code;
   GString *output;     /* its standard output; NULL when it is not needed any more */
   gchar *difference;   /* a line of output that differs from good runs; nullable */
-  GString *errors;     /* its standard error */
+  GString *errors;     /* the program's standard error */
   gboolean has_failed; /* the call that should fail did */
   gchar *mistake;      /* the first mistake that TARN_DEBUG found; nullable */
   gchar *leak;         /* the first leak that TARN_DEBUG found; nullable */
@@ -65,8 +65,8 @@ void trial_drop_output (Trial *trial);
 /* Settings that all trials of a program have in common. */
 typedef struct
 {
-  gchar **program;     /* with its arguments */
-  gchar **environment; /* has the layer's path */
+  gchar **program;     /* the program and its arguments */
+  gchar **environment; /* the program's environment, which has the layer's path */
   const gchar *budget; /* nullable */
   const gchar *debug;  /* value of TARN_DEBUG for the layer's pool; NULL: no pool */
   gdouble timeout;     /* seconds; 0: none */

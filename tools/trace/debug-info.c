@@ -45,7 +45,7 @@ struct _DebugInfo
   /* The number to add to an address of the debugging information to get the address in the
    * module */
   Dwarf_Addr dwarf_bias;
-  GArray *units;         /* of Range, by start */
+  GArray *units;         /* an array of Range, sorted by start */
   GHashTable *functions; /* a unit's offset -> GArray of Range, by start */
 };
 
@@ -101,7 +101,7 @@ report_file (Dwfl *dwfl, const gchar *path, const GByteArray *build_id, GError *
       close (file);
       return NULL;
     }
-  module = dwfl_report_elf (dwfl, path, path, file, 0, TRUE); /* takes the file */
+  module = dwfl_report_elf (dwfl, path, path, file, 0, TRUE); /* takes over the file */
   if (module == NULL)
     {
       g_set_error_literal (error, G_FILE_ERROR, G_FILE_ERROR_FAILED, dwfl_errmsg (-1));

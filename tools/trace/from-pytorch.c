@@ -37,7 +37,7 @@ typedef struct
   const gchar *path;
   PytorchTrace *trace;
   GHashTable *live; /* Lives by their addresses */
-  GHashTable *seen; /* addresses in any entry */
+  GHashTable *seen; /* a set of the addresses in all entries */
   /* The number of ids that were given so far; the times of the first and the latest entry, in us */
   guint64 n_ids, start, latest;
   gboolean has_start;

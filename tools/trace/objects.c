@@ -372,7 +372,7 @@ get_own (Object *heap)
   if (heap->own == NULL)
     {
       heap->own = g_new0 (Object, 1);
-      heap->own->object_class = TARN_TRACE_DIRECT; /* caches no block */
+      heap->own->object_class = TARN_TRACE_DIRECT; /* because this object caches no block */
     }
   return heap->own;
 }

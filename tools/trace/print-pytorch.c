@@ -18,7 +18,7 @@ typedef struct
   GHashTable *heaps; /* a set of Objects: heaps below selected pools */
   Segments *segments;
   gboolean has_some; /* entries were written */
-  GPtrArray *blocks; /* Blocks at the end */
+  GPtrArray *blocks; /* the Blocks in use at the end */
 } Snapshot;
 
 static gboolean

@@ -29,7 +29,7 @@ typedef struct
 gboolean print_summary (const Output *output, GError **error);
 gboolean print_events (const Output *output, GError **error);
 
-/* Other programs' formats */
+/* Functions that print in the formats of other programs */
 gboolean print_csv (const Output *output, GError **error);
 gboolean print_chrome (const Output *output, GError **error);
 gboolean print_pytorch (const Output *output, GError **error);

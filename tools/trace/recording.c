@@ -6,7 +6,7 @@
  * streams by the times of their next events.  The reader keeps a few words for each packet, stream
  * and definition, but keeps no events. */
 
-#define _GNU_SOURCE 1 /* memmem () */
+#define _GNU_SOURCE 1 /* makes <string.h> declare memmem () */
 
 #include "recording.h"
 
@@ -43,7 +43,7 @@ typedef struct
   gsize packet; /* the packet that is being read; NO_PACKET: no packet is left */
   Cursor cursor;
   StreamState state;
-  GArray *properties; /* the event's */
+  GArray *properties; /* the properties of the event */
   RecordedEvent event;
 } Stream;
 

@@ -25,11 +25,11 @@ typedef struct
   guint64 time;     /* nanoseconds since the start */
   guint64 duration; /* nanoseconds that the event took; it ended at time */
   guint32 stream;
-  guint64 thread; /* the system's number; 0: unknown */
+  guint64 thread; /* the system's number of the thread; 0: unknown */
   guint64 object; /* the event's object, or the object that is created or ended */
   guint64 queue;  /* queue of the request, or of the event; 0: none */
-  guint64 tag;    /* string; 0: none */
-  guint64 stack;  /* the request's; 0: none */
+  guint64 tag;    /* the number of a string; 0: none */
+  guint64 stack;  /* the number of the request's stack; 0: none */
   /* The request's memory is for another allocator, whose backend made the request. */
   gboolean is_nested;
   guint64 block;
@@ -57,7 +57,7 @@ typedef struct
 typedef struct
 {
   guint64 address;
-  const gchar *module; /* "": unknown; so is the symbol */
+  const gchar *module; /* "": the module is unknown, and so is the symbol */
   guint64 module_offset;
   const gchar *symbol;
   guint64 symbol_offset;
@@ -66,7 +66,7 @@ typedef struct
 typedef struct
 {
   guint64 load_address;  /* a frame's address minus its offset in the module */
-  const gchar *path;     /* a frame's module */
+  const gchar *path;     /* the path of the module's file */
   const gchar *build_id; /* hexadecimal digits; "": the module has none */
 } RecordedModule;
 
@@ -96,7 +96,8 @@ gboolean recording_is_complete (const Recording *self);
 /* Gets the size of the file if the file ends inside a packet.  Otherwise returns 0. */
 goffset recording_get_cut (const Recording *self);
 
-const gchar *recording_get_string (const Recording *self, guint64 string); /* NULL: none */
+/* Returns NULL if there is no such string. */
+const gchar *recording_get_string (const Recording *self, guint64 string);
 const guint64 *recording_get_stack (const Recording *self, guint64 stack, gsize *n_frames);
 const RecordedFrame *recording_get_frame (const Recording *self, guint64 address);
 /* Returns the module of a frame.  Returns NULL if the recording has none.  Older recordings have no

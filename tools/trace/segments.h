@@ -9,7 +9,7 @@
 
 #include <glib.h>
 
-/* A segment. */
+/* A segment: a range of memory that contains blocks. */
 typedef struct
 {
   guint64 address, size, queue;

@@ -13,9 +13,9 @@ struct _Symbols
 {
   const Recording *recording;
   const gchar *program;
-  GHashTable *modules;    /* RecordedModule -> DebugInfo, or NULL if there is none */
-  GHashTable *complaints; /* set of texts */
-  GHashTable *known;      /* guint64, an address -> GArray of NamedFrame */
+  GHashTable *modules;    /* maps a RecordedModule to its DebugInfo, or to NULL if there is none */
+  GHashTable *complaints; /* a set of the messages that were printed */
+  GHashTable *known;      /* maps an address (guint64) to a GArray of NamedFrame */
   GStringChunk *texts;
 };
 

@@ -23,9 +23,9 @@ typedef enum
  * Invariant: life <= Builder.n_lives. */
 typedef struct
 {
-  /* The key */
+  /* The key: these two fields identify a Memory */
   MemorySort sort;
-  guint64 place; /* the block, or the address */
+  guint64 place; /* the number of the block, or the address */
 
   guint64 address, alloc_size;
   /* The bytes of a block that count as managed.  A LENT event adds no bytes. */
@@ -540,7 +540,7 @@ see (Builder *builder, const RecordedEvent *event)
     case TARN_TRACE_LOST:
       see_call (builder, event);
       break;
-    default: /* definitions, and the end */
+    default: /* definitions, and the end of the recording, change nothing */
       break;
     }
 }

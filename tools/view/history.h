@@ -30,7 +30,7 @@ typedef enum
 /* An object of the recording. */
 typedef struct
 {
-  guint64 number; /* the recording's */
+  guint64 number; /* the object's number in the recording */
   guint upstream; /* the upstream's index in the list of objects */
   TarnTraceClass class;
   gchar *kind, *name; /* nullable */
@@ -80,7 +80,7 @@ enum
   HISTORY_N_COLUMNS
 };
 
-/* A history. */
+/* A history: the columns and lists of a page. */
 typedef struct
 {
   Column columns[HISTORY_N_COLUMNS];

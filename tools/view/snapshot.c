@@ -25,7 +25,7 @@ typedef struct
   GArray *blocks;     /* SnapshotBlocks */
   GHashTable *ids;    /* a set of the allocators' ids */
   GHashTable *stacks; /* a set of the stacks' numbers */
-  GHashTable *tags;   /* text -> number */
+  GHashTable *tags;   /* maps a text to its number */
   guint64 max_age, n_blocks;
   /* The fields below are about the current allocator. */
   guint64 object;
@@ -201,7 +201,7 @@ read_extent (const JsonItem *item, gpointer data, GError **error)
 
 /* Functions that read allocators */
 
-/* Reads properties whose names are known. */
+/* Reads the properties that the library knows by their names. */
 static gboolean
 read_properties (const JsonItem *item, const gchar *key, GArray *properties, GError **error)
 {
@@ -215,7 +215,7 @@ read_properties (const JsonItem *item, const gchar *key, GArray *properties, GEr
       RecordedProperty property = { .property = i };
 
       if (name == NULL || !json_object_has_member (inner.object, name)
-          || json_object_get_null_member (inner.object, name)) /* no limit */
+          || json_object_get_null_member (inner.object, name)) /* null stands for no limit */
         continue;
       if (!json_item_get_number (&inner, name, &property.number, error))
         return FALSE;
