@@ -10,7 +10,7 @@
 #include "measures.h"
 
 #define N_HELD 256
-#define HELD_SIZE ((gsize) 64 << 10) /* bytes of a request and of its block */
+#define HELD_SIZE ((gsize) 64 << 10) /* bytes of each small request, and of its block */
 #define WANTED_SIZE ((gsize) 8 << 20)
 
 /* The cost of a recovery. */

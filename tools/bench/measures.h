@@ -43,7 +43,7 @@ typedef struct _Measure Measure;
 /* A measure: a measurement that runs for each source. */
 struct _Measure
 {
-  const gchar *name; /* several measures may share a name, which selects all of them */
+  const gchar *name; /* the name for --measure, which selects all measures of this name */
   void (*run) (const Bench *bench, const Source *source, const Measure *measure);
   gboolean needs_pool;    /* needs a pool of Tarn's */
   gboolean needs_counter; /* only for memory that needs no device */

@@ -40,7 +40,7 @@ typedef struct
    * like objects; nullable. */
   const gsize *peaks;
   RebuiltObject *objects;     /* indexed like the recorded objects */
-  gpointer *queues;           /* by the number of the queue, from 1 */
+  gpointer *queues;           /* indexed by the queue's number, which begins at 1 */
   SimulatedQueues *simulated; /* NULL: queues are the device's */
   Meter *meter;               /* NULL: memory is the device's */
 } Rebuilt;

@@ -13,7 +13,7 @@
 
 #define RING_ITEMS 256      /* a power of two */
 #define RING_SPINS 64       /* number of calls of ring_wait () between two yields */
-#define CACHE_LINE_PAIR 128 /* bytes: some processors fetch two lines at a time */
+#define CACHE_LINE_PAIR 128 /* bytes of two cache lines: some processors fetch two at a time */
 
 /* A ring.
  *

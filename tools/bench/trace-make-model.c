@@ -18,7 +18,7 @@
 #define MAX_LENGTH 1024 /* most words in a text; keeps less than 1 GiB in use */
 #define N_WRITTEN 24    /* number of words in a text that the model writes */
 #define WIDTH 512       /* number of numbers that describe a word */
-#define N_HEADS 4       /* attention heads: each relates every word to every other one */
+#define N_HEADS 4       /* number of attention heads; each relates every word to every other one */
 #define NUMBER 2        /* bytes of a number that describes a word */
 #define INDEX 8         /* bytes of an index: the number that stands for a word */
 #define SECONDS_APART 1e-6

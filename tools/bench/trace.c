@@ -11,7 +11,7 @@
  * far. */
 typedef struct
 {
-  GHashTable *live; /* a block's id -> the TraceEvent that allocates it */
+  GHashTable *live; /* maps a block's id to the TraceEvent that allocates the block */
   GArray *unused;   /* guints: free slots */
   guint64 active;   /* bytes */
   /* number of a thread or queue -> index, counted from 0 in the order of first appearance */

@@ -15,7 +15,7 @@ typedef struct
   guint64 id;            /* the block's id in the file */
   guint64 size;          /* bytes; in the file only allocations have a size */
   guint64 thread, queue; /* 0: none */
-  guint line;            /* in the file; 0: the trace was made up */
+  guint line;            /* line number in the file; 0: the trace was made up */
   guint slot;            /* the block's slot, unique among blocks in use; below n_slots */
   guint block;           /* the block's index, unique among all blocks; below n_allocations */
   guint thread_index;    /* below n_threads */

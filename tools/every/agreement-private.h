@@ -25,8 +25,8 @@ typedef enum
  * Invariant: min <= max, unless one is NaN.  If text is not NULL, is_rounded is FALSE. */
 typedef struct
 {
-  gchar *text;            /* the number as each run printed it; NULL: it varies */
-  gboolean is_rounded;    /* it varies only by rounding; then its value is compared */
+  gchar *text; /* the number, if each run printed the same text; NULL if the number varies */
+  gboolean is_rounded; /* TRUE if the number varies only by rounding; its value is then compared */
   gboolean rises, falls;  /* TRUE if the number rises, or falls, from each run to the next */
   gdouble last, min, max; /* value in the last run; least and greatest value in all runs */
 } ExpectNumber;

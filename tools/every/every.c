@@ -48,7 +48,7 @@ typedef struct
   Agreement *agreement; /* learned from the output of good runs; NULL before these have run */
   gboolean is_over;     /* standard output is closed: nobody reads the results */
   Verdict verdict;
-  GPtrArray *trials; /* Trials in the order in which they are printed; NULL when printed */
+  GPtrArray *trials; /* Trials in the order in which they are printed; a printed Trial is NULL */
   guint n_started, n_running, n_printed;
   guint n[3]; /* number of trials with each TapResult */
   gboolean has_color;

@@ -32,15 +32,15 @@ struct _Trial
   gint code;
   gchar *error; /* why the program could not be run; nullable */
   gint error_code;
-  GString *output;     /* its standard output; NULL when it is not needed any more */
+  GString *output;     /* the program's standard output; NULL when it is not needed any more */
   gchar *difference;   /* a line of output that differs from good runs; nullable */
   GString *errors;     /* the program's standard error */
   gboolean has_failed; /* the call that should fail did */
   gchar *mistake;      /* the first mistake that TARN_DEBUG found; nullable */
   gchar *leak;         /* the first leak that TARN_DEBUG found; nullable */
   gboolean has_layer;  /* the program loaded the layer */
-  guint64 n_buffers;   /* buffers that the program created, as far as the layer reported */
-  guint64 n_served;    /* buffers that the layer's pool served, as reported */
+  guint64 n_buffers;   /* number of buffers that the program created, as the layer reported */
+  guint64 n_served;    /* number of buffers that the layer's pool served, as the layer reported */
   gboolean has_pool;   /* the layer's pool served something, so Tarn's counts include that pool's
                           requests and bytes */
   /* A call's name -> guint64 *: how many times the call was made, in the process that made it most

@@ -46,7 +46,7 @@ struct _DebugInfo
    * module */
   Dwarf_Addr dwarf_bias;
   GArray *units;         /* an array of Range, sorted by start */
-  GHashTable *functions; /* a unit's offset -> GArray of Range, by start */
+  GHashTable *functions; /* maps a unit's offset to a GArray of Range, sorted by start */
 };
 
 /* Functions that open files */

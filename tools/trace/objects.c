@@ -365,7 +365,7 @@ apply_to_heap (Object *object, const RecordedEvent *event)
   object->held_bytes = object->managed_bytes - MIN (object->active_bytes, object->managed_bytes);
 }
 
-/* Gets the object that has a heap's own blocks. */
+/* Gets the object that stands for the blocks that a heap serves without a pool. */
 static Object *
 get_own (Object *heap)
 {

@@ -49,8 +49,8 @@ typedef struct
   guint64 life;                      /* the request's number among all requests, from 1 */
   gboolean is_active;
   gboolean is_lent;   /* the block is removed when it is freed; only in older recordings */
-  gboolean is_nested; /* it is for another allocator, whose bytes count instead */
-  gboolean is_marked; /* for the caller's use; each request clears the mark */
+  gboolean is_nested; /* the block is for another allocator, whose own bytes count instead */
+  gboolean is_marked; /* a mark for the caller's use; each request clears it */
 } Block;
 
 /* A change: the effect of an event on blocks.  freed and gone are copies of blocks as they were

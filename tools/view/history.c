@@ -38,7 +38,7 @@ typedef struct
 typedef struct
 {
   History *history;
-  GHashTable *memory; /* an object's number -> a set of its Memories */
+  GHashTable *memory; /* maps an object's number to a set of its Memories */
   guint64 n_lives;
 } Builder;
 

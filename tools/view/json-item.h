@@ -53,7 +53,7 @@ typedef gboolean (*JsonItemFunc) (const JsonItem *item, gpointer user_data, GErr
 gboolean json_item_for_each (const JsonItem *self, const gchar *key, JsonItemFunc func,
                              gpointer user_data, GError **error);
 
-/* Gets an object.  A missing one is NULL. */
+/* Gets an object.  If it is missing, *object becomes NULL. */
 gboolean json_item_get_object (const JsonItem *self, const gchar *key, JsonObject **object,
                                GError **error);
 

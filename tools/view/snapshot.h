@@ -18,7 +18,8 @@ typedef struct
 {
   gchar *version, *program, *reason, *message; /* nullable */
   gboolean follows; /* blocks were traced when the snapshot was written */
-  /* Its recording_get_real_time () is the time at which the snapshot was written. */
+  /* The recording.  Its recording_get_real_time () is the time at which the snapshot was
+   * written. */
   Recording *recording;
 } Snapshot;
 
