@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Runs an unmodified OpenCL program with buffers from a pool.  It asks the OpenCL loader, through
- * the environment, to put libtarn-layer.so before the driver.  Then it waits for the program.  It
- * prints a message if no buffer was from the pool.
+ * Runs an unmodified OpenCL program with buffers from a pool.  tarn-run asks the OpenCL loader,
+ * through the environment, to put libtarn-layer.so before the driver.  Then tarn-run waits for the
+ * program, and prints a message if no buffer was from the pool.
  *
  * tarn-run behaves as if the program had been started without it.  A terminal's signals reach both
  * tarn-run and the program.  A signal that is sent to tarn-run alone is passed on to the program.

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Each file has its own Dwfl, because several files of a recording may have had the same addresses,
- * one after the other.  An address in a Dwfl is the file's own address plus a bias, which libdwfl
- * chooses.  libdwfl itself asks debuginfod if DEBUGINFOD_URLS is set. */
+ * Finds functions and lines by libdwfl.  Each file has its own Dwfl, because several files of a
+ * recording may have had the same addresses, one after the other.  An address in a Dwfl is the
+ * file's own address plus a bias, which libdwfl chooses.  libdwfl itself asks debuginfod if
+ * DEBUGINFOD_URLS is set. */
 
 #include <config.h>
 

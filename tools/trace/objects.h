@@ -4,8 +4,8 @@
  * The pools, heaps and allocators of a recording, and their blocks at a time.  objects_apply ()
  * takes the events one after the other.
  *
- * If events were lost, a block may be freed that was never requested, or be requested twice.
- * objects_apply () handles both cases. */
+ * If events were lost, the recording may free a block that was never requested, or request a block
+ * twice.  objects_apply () handles both cases. */
 
 #ifndef OBJECTS_H
 #define OBJECTS_H

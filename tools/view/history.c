@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes a history of events.  If events were lost, a block may be freed that was never requested,
- * or be requested twice.  The history handles both cases. */
+ * Makes a history of events.  If events were lost, the recording may free a block that was never
+ * requested, or request a block twice.  The history handles both cases. */
 
 #include "history.h"
 

@@ -71,8 +71,8 @@ names_images_of_buffers (guint n, const gchar *const *strings, const size_t *len
 
 /* Checks if the source uses images that are made of buffers, and then passes
  * clCreateProgramWithSource () on to the driver.  If the source uses such images, and the driver
- * does not make them of sub-buffers, the driver, not a pool, makes all new buffers of the context
- * from now on. */
+ * cannot make images of sub-buffers, all new buffers of the context come from the driver from now
+ * on, not from a pool. */
 cl_program CL_API_CALL
 layer_clCreateProgramWithSource (cl_context handle, cl_uint n, const char **strings,
                                  const size_t *lengths, cl_int *status)
