@@ -47,7 +47,8 @@ typedef struct
   guint n_ended;        /* processes that ended normally, so that their buffers are known */
   guint64 made, images; /* buffers and images that these processes created */
   guint64 served;       /* buffers and images from the pool */
-  GHashTable *reasons;  /* why buffers were not from the pool -> guint64 *: number of buffers */
+  /* Maps a reason why buffers were not from the pool to a guint64 *: the number of such buffers */
+  GHashTable *reasons;
 } Findings;
 
 /* The program's process. */

@@ -63,12 +63,12 @@ void source_close (Source *source);
  * device. */
 const gchar *source_get_place (const Source *source);
 
-/* Creates another, empty heap for pools.  If the kind has no heap, references the driver's
- * allocator instead. */
+/* Creates another, empty heap for pools.  If the kind has no heap, returns a new reference to the
+ * driver's allocator instead. */
 TarnAllocator *source_make_allocator (const Source *source, GError **error);
 
-/* Returns the queue with an index, which the source owns.  Creates the queue if there is none yet.
- * Call it in the thread that opened the source. */
+/* Returns the queue with this index.  The source owns the queue.  Creates the queue if there is
+ * none yet.  Call it in the thread that opened the source. */
 gpointer source_get_queue (const Source *source, guint index, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Source, source_close)

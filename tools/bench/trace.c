@@ -14,7 +14,8 @@ typedef struct
   GHashTable *live; /* maps a block's id to the TraceEvent that allocates the block */
   GArray *unused;   /* guints: free slots */
   guint64 active;   /* bytes */
-  /* number of a thread or queue -> index, counted from 0 in the order of first appearance */
+  /* Map the number of a thread or a queue to its index.  Indices count from 0, in the order in
+   * which the numbers first appear. */
   GHashTable *threads, *queues;
 } State;
 

@@ -43,11 +43,11 @@ struct _Trial
   guint64 n_served;    /* number of buffers that the layer's pool served, as the layer reported */
   gboolean has_pool;   /* the layer's pool served something, so Tarn's counts include that pool's
                           requests and bytes */
-  /* A call's name -> guint64 *: how many times the call was made, in the process that made it most
-   * often */
+  /* Maps a call's name to a guint64 *: how many times the call was made, in the process that made
+   * it most often */
   GHashTable *calls;
-  /* A kind of object -> guint64 *: how many objects of the kind all processes together left at the
-   * end */
+  /* Maps a kind of object to a guint64 *: how many objects of the kind all processes together left
+   * at the end */
   GHashTable *left;
 
   void (*ended) (Trial *trial, gpointer user_data);
@@ -81,8 +81,8 @@ void trial_start (Trial *trial, const TrialSettings *settings, const gchar *repo
  * g_free (). */
 gchar *trial_get_fault (const Trial *trial);
 
-/* Gets the number of a name in trial->calls or trial->left.  Returns 0 if the table does not have
- * the name. */
+/* Gets the count that trial->calls or trial->left has for a name.  Returns 0 if the table does not
+ * have the name. */
 guint64 trial_get_count (GHashTable *counts, const gchar *name);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Trial, trial_free)
