@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A symbol with this many bytes or more is not demangled.  Functions hardly ever have such long
- * symbols, but a damaged file may. */
+/* A symbol with this many bytes or more is not demangled.  A function hardly ever has such a long
+ * symbol, but a damaged file may contain one. */
 #define MAX_LENGTH 2000
 
 /* __cxa_demangle () of the C++ ABI, section 3.4.  It returns memory from malloc (). */

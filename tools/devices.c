@@ -34,7 +34,7 @@ typedef struct
   /* For each platform a GArray of TarnSelectionDevices.  Their texts belong to the Devices and to
    * names. */
   GPtrArray *choices;
-  GPtrArray *names; /* the platforms' strings */
+  GPtrArray *names; /* strings that belong to the platforms */
 } Everything;
 
 /* Frees a device.  @data is NULL if the place never had a usable device, or if the device was moved
@@ -299,7 +299,7 @@ devices_select (const gchar *selection, GError **error)
   return NULL;
 }
 
-/* Explanations */
+/* Functions that explain why there is no device, and compare devices */
 
 #ifdef HAVE_OPENCL
 /* Explains why OpenCL has no device.  Returns NULL if OpenCL has a device. */

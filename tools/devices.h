@@ -14,7 +14,7 @@
 typedef struct
 {
   const gchar *kind; /* "opencl" or "cuda" */
-  gchar *place;      /* "0:1", "cuda:0": selects the device in this environment */
+  gchar *place;      /* such as "0:1" or "cuda:0": selects the device in this environment */
   gchar *selector;   /* selects the device even if other devices were added or removed */
   gchar *name;
   gchar *platform;

@@ -9,7 +9,7 @@
 /* From now on, a signal that a crash raises first prints a message, and then ends the tool. */
 void driver_crash_watch (void);
 
-/* Restores what such signals did before driver_crash_watch (). */
+/* Restores the signal handlers that driver_crash_watch () has replaced. */
 void driver_crash_unwatch (void);
 
 #endif

@@ -10,6 +10,6 @@
 #define EXIT_OURS 125
 #define EXIT_NOT_EXECUTED 126
 #define EXIT_NOT_FOUND 127
-#define EXIT_SIGNALLED 128 /* plus the signal's number */
+#define EXIT_SIGNALLED 128 /* the exit status is this number plus the signal's number */
 
 #endif

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Collects facts about an OpenCL device.  If the driver does not answer one query, the others are
- * made all the same. */
+ * Collects facts about an OpenCL device.  If the driver does not answer one query, the other
+ * queries are still made. */
 
 #include "opencl-calls.h"
 #include <string.h>
@@ -16,7 +16,7 @@ typedef struct
   const TarnOpenclDevice *device;
 } Collector;
 
-/* Facts of one query */
+/* Functions that make queries, and add one fact for each */
 
 static GError *
 query_error (const gchar *call, cl_int status)
@@ -25,7 +25,7 @@ query_error (const gchar *call, cl_int status)
                       tarn_opencl_status_name (status), status);
 }
 
-/* The type that the driver answers with. */
+/* The type of the driver's answer. */
 typedef enum
 {
   QUERY_STRING,
@@ -33,7 +33,7 @@ typedef enum
   QUERY_ULONG,
   QUERY_SIZE,
   QUERY_BOOL,
-  QUERY_BITS /* a cl_uint in bits, shown in bytes */
+  QUERY_BITS /* a cl_uint: a number of bits, which the tool shows as bytes */
 } QueryType;
 
 /* A query of clGetDeviceInfo (), and the fact that it gives. */
@@ -115,7 +115,7 @@ add_queries (Collector *collector, const Query *queries, gsize n_queries)
     add_query (collector, &queries[i]);
 }
 
-/* The sections */
+/* Functions that add the sections */
 
 /* Names the types of a device, such as "GPU, CPU": some simulators have several. */
 static gchar *

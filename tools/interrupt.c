@@ -10,8 +10,9 @@
 
 static const gint numbers[] = { SIGINT, SIGTERM, SIGHUP };
 
-static gboolean is_ignored[G_N_ELEMENTS (numbers)]; /* when the program began */
-static gint latest;                                 /* 0: none */
+/* for each of the signals, TRUE if it was ignored when the program began */
+static gboolean is_ignored[G_N_ELEMENTS (numbers)];
+static gint latest; /* the signal that came last; 0: none */
 
 void
 interrupt_init (void)

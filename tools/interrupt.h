@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Signals that end a tool which runs other programs: the tool ends those first. */
+ * Handles signals that end a tool: a tool that runs other programs first ends these programs. */
 
 #ifndef INTERRUPT_H
 #define INTERRUPT_H

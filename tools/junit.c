@@ -10,8 +10,8 @@
 
 #include "text.h"
 
-/* Escapes text for an element or an attribute.  XML readers turn newlines of attributes into blanks
- * unless they are escaped. */
+/* Escapes text for an element or an attribute.  Also escapes newlines, because XML readers turn
+ * unescaped newlines of attributes into blanks. */
 static gchar *
 escape (const gchar *text, gssize length, gboolean is_attribute)
 {

@@ -27,7 +27,7 @@
 typedef struct
 {
   Process *process;
-  gint fd; /* -1: closed */
+  gint fd; /* -1 if the pipe is closed */
   guint source;
   gsize n_bytes;
   gsize n_lines;
@@ -39,11 +39,11 @@ struct _Process
 {
   ProcessFuncs funcs;
   gpointer user_data;
-  GPid pid; /* the process and its group */
+  GPid pid; /* the number of the process, and of its process group */
   gint64 start;
-  ProcessEnd end; /* PROCESS_EXITED unless this tool ends it */
+  ProcessEnd end; /* PROCESS_EXITED, unless this tool ends the process */
   Pipe pipes[2];
-  guint child_source;    /* 0: the end was seen */
+  guint child_source;    /* the source for the end of the process; 0 after the end */
   guint deadline_source; /* 0: no deadline */
 };
 

@@ -19,7 +19,7 @@ typedef struct
   gboolean is_verbose;
   gboolean has_color;
   guint n_top; /* points without indentation */
-  guint n[3];  /* points of all runs with each TapResult */
+  guint n[3];  /* for each TapResult, the number of points in all runs */
 } Report;
 
 /* Print the beginning of the report, a run that has ended, and the end of the report.  The end has

@@ -20,12 +20,12 @@ struct _Run
   const gchar *program; /* as on the command line */
   const gchar *path;    /* the file that is executed */
   const Device *device; /* NULL: there is no device, and the run is skipped */
-  gchar *name;          /* "t/opencl/opencl.t on 0:0" */
+  gchar *name;          /* program and device, such as "t/opencl/opencl.t on 0:0" */
 
-  Process *process; /* while it runs */
+  Process *process; /* the program's process; NULL unless it runs */
   gdouble timeout;  /* seconds; 0: none */
   Tap *tap;
-  GString *errors;  /* standard error */
+  GString *errors;  /* the program's standard error */
   GDateTime *start; /* NULL before the start */
   gdouble seconds;
   gchar *problem; /* the problem with the run itself, such as a crash; nullable */

@@ -42,10 +42,10 @@ typedef struct
 {
   GPtrArray *lines; /* TapLines */
   guint n_points;
-  guint n[3];           /* points with each TapResult */
+  guint n[3];           /* for each TapResult, the number of points */
   const TapPoint *last; /* nullable */
   gboolean has_plan;
-  guint planned;      /* points, if has_plan */
+  guint planned;      /* the number of planned points, if has_plan is TRUE */
   gchar *skip_reason; /* reason of a plan "1..0 # SKIP reason"; nullable */
   gchar *bail_out;    /* nullable; may be empty */
   gchar *broken;      /* the first error in the TAP, except a wrong number in the plan; nullable */

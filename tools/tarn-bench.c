@@ -102,7 +102,7 @@ measure_targets (Bench *bench, const Options *options, const GArray *targets)
     }
 }
 
-/* Interruption */
+/* Functions that handle signals */
 
 static Report
     report; /* static, because the thread that waits for signals uses it until the process ends */
@@ -181,7 +181,7 @@ watch_signals (GError **error)
   return TRUE;
 }
 
-/* The program */
+/* Functions that run the measures */
 
 static const Printer *
 choose_printer (const Options *options)

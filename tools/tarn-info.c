@@ -63,7 +63,7 @@ parse_options (Options *options, gint *argc, gchar ***argv, GError **error)
          && (options->version || check_options (options, error));
 }
 
-/* Facts, device by device */
+/* Functions that collect the facts of each device */
 
 static GPtrArray *
 collect (const GPtrArray *devices, const Options *options)
@@ -102,7 +102,7 @@ has_errors (const GPtrArray *all)
   return FALSE;
 }
 
-/* For people */
+/* Functions that print text for people */
 
 static const gchar *
 name_section (const gchar *key)
@@ -174,7 +174,7 @@ print_text (const Device *device, const GPtrArray *facts, gboolean has_color)
     }
 }
 
-/* For programs */
+/* Functions that print JSON for programs, and the main function */
 
 static void
 build_value (JsonBuilder *builder, const Fact *fact)

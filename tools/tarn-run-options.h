@@ -20,7 +20,7 @@ typedef struct
   gchar *every_calls; /* names with commas between them; nullable */
   gchar *expected;    /* exit statuses; nullable */
   EverySettings each; /* settings for --every */
-  gchar **program;    /* with its arguments */
+  gchar **program;    /* the program and its arguments */
 } Options;
 
 /* Reads the command line.  Returns FALSE with an error if it is wrong.  Call options_clear () in

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Runs an unmodified OpenCL program with buffers from a pool.  It asks the OpenCL loader, through
- * the environment, to put libtarn-layer.so before the driver.  Then it waits for the program.  It
- * prints a message if no buffer was from the pool.
+ * Runs an unmodified OpenCL program with buffers from a pool.  tarn-run asks the OpenCL loader,
+ * through the environment, to put libtarn-layer.so before the driver.  Then tarn-run waits for the
+ * program, and prints a message if no buffer was from the pool.
  *
  * tarn-run behaves as if the program had been started without it.  A terminal's signals reach both
  * tarn-run and the program.  A signal that is sent to tarn-run alone is passed on to the program.
@@ -43,11 +43,12 @@ typedef struct
 /* The layer's reports of all processes, added up. */
 typedef struct
 {
-  guint n_loaded;       /* processes that loaded the layer */
+  guint n_loaded;       /* number of processes that loaded the layer */
   guint n_ended;        /* processes that ended normally, so that their buffers are known */
   guint64 made, images; /* buffers and images that these processes created */
   guint64 served;       /* buffers and images from the pool */
-  GHashTable *reasons;  /* why buffers were not from the pool -> guint64 *: number of buffers */
+  /* Maps a reason why buffers were not from the pool to a guint64 *: the number of such buffers */
+  GHashTable *reasons;
 } Findings;
 
 /* The program's process. */
@@ -69,7 +70,7 @@ static void G_GNUC_PRINTF (1, 2) say (const gchar *format, ...)
   text_complain (PROGRAM, "%s", text);
 }
 
-/* The layer */
+/* Functions that find the layer */
 
 /* Gets the path of the layer in the build tree, for a tarn-run in its folder tools or tools/.libs.
  * Returns NULL if the folder of tarn-run has another name. */
@@ -99,7 +100,7 @@ find_layer (void)
   return g_strdup (g_file_test (installed, G_FILE_TEST_EXISTS) ? installed : LAYER);
 }
 
-/* The environment */
+/* Functions that set the program's environment */
 
 static gboolean
 names_layer (const gchar *layers)
@@ -178,7 +179,7 @@ has_pool (void)
   return g_strcmp0 (g_getenv ("TARN_LAYER_POOL"), "0") != 0;
 }
 
-/* The report */
+/* Functions for the report, and messages about it */
 
 /* Creates the report.  The layer writes only to a file that exists, so a process that outlives
  * tarn-run creates no file. */
@@ -327,7 +328,7 @@ explain (const gchar *program, const Findings *findings)
          g_getenv ("TARN_DEBUG") != NULL ? ", so nothing was checked" : "", reasons);
 }
 
-/* The program */
+/* Functions that run the program */
 
 /* The signals that are passed on to the program.  SIGSTOP and SIGKILL cannot be caught.  SIGTTIN
  * and SIGTTOU are here to be blocked: the terminal sends them to the program itself, and tarn-run

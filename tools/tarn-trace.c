@@ -45,7 +45,7 @@ static void G_GNUC_PRINTF (1, 2) say (const gchar *format, ...)
   text_complain (PROGRAM, "%s", text);
 }
 
-/* Options */
+/* Functions that read and check the options */
 
 static GOptionContext *
 describe_options (Options *options)
@@ -174,7 +174,7 @@ check_options (const Options *options, const Filter *filter, GError **error)
   return check_files (options, error);
 }
 
-/* Output */
+/* Functions that write the output */
 
 static FILE *
 open_output (const Options *options, GError **error)

@@ -84,7 +84,7 @@ _tarn_cuda_async_init (TarnCudaMemoryAllocator *self, CUmemoryPool pool, GError 
 }
 
 /* Logs that an allocator's stream could not be destroyed.  Logs nothing if the context or the
- * driver is gone, because the stream is then gone, too. */
+ * driver is gone, because the stream no longer exists. */
 static void
 report_lost_stream (const GError *error)
 {
@@ -195,9 +195,9 @@ free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer
 }
 
 /* Implements TarnAllocatorOps.free_on_queue: frees memory in the order of a stream.  Returns FALSE
- * if the free fails.  Then the caller makes the host wait, and frees the memory.  Logs a message,
- * except if the context or the driver is gone, or the stream is being captured.  The caller reports
- * a lost context and a capture. */
+ * if the free fails: the caller then makes the host wait, and frees the memory itself.  Logs a
+ * message, except if the context or the driver is gone, or the stream is being captured.  The
+ * caller reports a lost context and a capture. */
 gboolean
 _tarn_cuda_async_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer queue)
 {

@@ -129,7 +129,7 @@ _tarn_cuda_finder_init (TarnCudaFinder *self)
 }
 
 /* Unloads the finder, the kernel that finds a byte that differs from a given value.  Does nothing
- * if the context is gone, because the finder is then gone, too. */
+ * if the context is gone, because the driver has unloaded the finder with the context. */
 void
 _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context)
 {

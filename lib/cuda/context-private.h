@@ -59,8 +59,8 @@ gboolean _tarn_cuda_context_enter (const TarnCudaContext *context, TarnCudaScope
                                    GError **error);
 void _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *scope);
 
-/* Makes the host wait for all streams of a context, and ends no capture.  The caller has made the
- * context current by _tarn_cuda_context_enter (). */
+/* Makes the host wait for all streams of a context.  Ends no capture of a stream.  The caller has
+ * made the context current by _tarn_cuda_context_enter (). */
 gboolean _tarn_cuda_context_await (const TarnCudaContext *context, GError **error);
 
 /* Fails with TARN_ERROR_NOT_SUPPORTED if @stream is being captured.  Also fails if @stream is

@@ -40,7 +40,7 @@ _tarn_cuda_context_check (const TarnCudaContext *context, GError **error)
   return _tarn_cuda_check (context->driver, "cuCtxGetId", status, error);
 }
 
-/* Returns TRUE if a context is current in the calling thread, and alive. */
+/* Returns TRUE if a context is the current context of the calling thread, and was not destroyed. */
 static gboolean
 is_current (const TarnCudaContext *context)
 {
@@ -96,7 +96,7 @@ _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *s
 
 /* Checks the status of the free in _tarn_cuda_context_await (), which allocates and frees 1 byte to
  * make the host wait.  If the free failed, returns FALSE with an error, and logs a message.  Logs
- * no message if the context or the driver is gone, because the byte is then gone, too. */
+ * no message if the context or the driver is gone, because the driver has freed the byte, too. */
 static gboolean
 check_freed (const TarnCudaContext *context, const gchar *function, unsigned int status,
              GError **error)
@@ -169,7 +169,7 @@ _tarn_cuda_release_primary (const TarnCudaDriver *driver, CUdevice device)
   unsigned int status = driver->cuDevicePrimaryCtxRelease (device);
   g_autoptr (GError) error = NULL;
 
-  /* At exit the driver may be gone already.  Then this function logs no message. */
+  /* At exit the driver may be gone already.  In this case this function logs no message. */
   if (status == TARN_CUDA_ERROR_DEINITIALIZED
       || _tarn_cuda_check (driver, "cuDevicePrimaryCtxRelease", status, &error))
     return;

@@ -241,7 +241,7 @@ open_default (TarnCudaContext *context, GError **error)
   return FALSE;
 }
 
-/* The list of the contexts that callers got from tarn_cuda_make_default_context (), and have not
+/* The contexts that tarn_cuda_make_default_context () has returned, and that callers have not
  * released yet. tarn_cuda_context_release () looks for its argument in this list, and refuses any
  * other handle, so the driver never sees an invalid handle. */
 /* an array of TarnCudaContext; NULL until first needed; guarded by given_lock */

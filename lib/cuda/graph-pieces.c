@@ -539,9 +539,8 @@ leave_block (Pieces *self, TarnBlock *block)
   leave (self, free_block, memory, tarn_block_get_size (block));
 }
 
-/* Takes back a block that a heap does not use any more.  While the graphs that may use the block
- * exist, keeps it for later requests of the heaps.  Otherwise queues the block to be returned to
- * the pool. */
+/* Takes back a block that a heap has freed.  While the graphs that may use the block exist, keeps
+ * it for later requests of the heaps.  Otherwise queues the block to be returned to the pool. */
 static void
 pieces_free (gpointer user_data, TarnMemory memory, gsize size)
 {

@@ -97,9 +97,9 @@ find_by_capture (const TarnPool *pool, guint64 capture)
   return NULL;
 }
 
-/* Finds the graph of a pool with the lowest id (Graph.id) above @after, among the graphs whose
- * capture has not ended, and whose capture's id (Graph.capture, from the driver) Tarn does not know
- * yet.  Returns NULL if there is none. */
+/* Among a pool's graphs, finds one whose capture has not ended, and whose capture id
+ * (Graph.capture) Tarn does not know yet.  If there are several, returns the one with the lowest
+ * Graph.id above @after.  Returns NULL if there is none. */
 static Graph *
 find_unknown (const TarnPool *pool, guint64 after)
 {
@@ -160,8 +160,8 @@ learn_capture (Graph *graph, const TarnCudaContext *context)
     _tarn_cond_broadcast (&asking_ended);
 }
 
-/* For each graph of a pool, asks the driver for the id of the capture, if Tarn does not know it
- * yet: if the program has begun the capture only after tarn_cuda_pool_begin_graph () has
+/* Asks the driver for the missing capture ids of a pool's graphs.  Tarn does not know the capture
+ * id of a graph if the program has begun the capture only after tarn_cuda_pool_begin_graph () had
  * returned. */
 static void
 learn_captures (const TarnPool *pool, const TarnCudaContext *context)
@@ -178,8 +178,8 @@ learn_captures (const TarnPool *pool, const TarnCudaContext *context)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Finds that graph of @pool whose capture has the id @capture.  Returns a reference to the pool
- * that belongs to this graph alone.  Returns NULL if Tarn knows of no such graph. */
+/* Returns a reference to a graph's own pool.  The graph belongs to @pool, and its capture has the
+ * id @capture.  Returns NULL if Tarn knows of no such graph. */
 static TarnPool *
 ref_own_pool (const TarnPool *pool, guint64 capture)
 {

@@ -145,8 +145,8 @@ memory_free (gpointer user_data, TarnMemory memory, gsize size)
     return;
   if (g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     count_lost (self, size, error);
-  /* At exit the driver may be gone already, and all memory with it.  Then this function logs no
-   * message. */
+  /* At exit the driver may be gone already, and all memory with it.  In this case this function
+   * logs no message. */
   else if (!g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED))
     g_message ("%s: %" G_GSIZE_FORMAT " bytes may be lost: %s", kinds[self->kind].free, size,
                error->message);

@@ -76,9 +76,9 @@ void _tarn_cuda_virtual_clear (TarnCudaVirtual *self);
  * memory. */
 gboolean _tarn_cuda_virtual_try (TarnCudaMemoryAllocator *allocator, GError **error);
 
-/* Makes an allocator of device memory for a pool (pool.c).  If TARN_CUDA_PLAIN asks for
- * cuMemAlloc (), the allocator calls cuMemAlloc ().  The same holds if a test shows that virtual
- * memory does not work and cuMemAlloc () does.  In all other cases, the allocator is the one that
+/* Makes an allocator of device memory for a pool (pool.c).  The allocator calls cuMemAlloc () in
+ * two cases: if TARN_CUDA_PLAIN asks for it, or if tests show that virtual memory does not work and
+ * cuMemAlloc () does.  In all other cases, the allocator is the one that
  * tarn_cuda_device_allocator_new_with_options () makes. */
 TarnAllocator *_tarn_cuda_pool_allocator_new (CUcontext context,
                                               const TarnCudaDeviceOptions *options, GError **error);

@@ -107,7 +107,7 @@ _tarn_cuda_home_init (TarnCudaHome *home, CUcontext context, GError **error)
 }
 
 /* Logs that events could not be destroyed.  Logs nothing if the context or the driver is gone,
- * because the events are then gone, too. */
+ * because the events no longer exist. */
 static void
 report_lost (guint n_events, const GError *error)
 {

@@ -23,10 +23,10 @@ struct _TarnCudaShared
 };
 
 /* These functions return the shared pool of a device.  The first call makes the pool.  If the pool
- * cannot be made, they return NULL with @error.  They differ after the pool's context was lost.
- * Then _tarn_cuda_shared_renew () makes a new pool.  _tarn_cuda_shared_get () does not call the
- * driver if there is a pool, so it does not notice the loss.  It returns the old pool, whose
- * requests fail with TARN_ERROR_CONTEXT_LOST. */
+ * cannot be made, they return NULL with @error.  The functions differ only after the pool's context
+ * was lost.  In this case _tarn_cuda_shared_renew () makes a new pool.  _tarn_cuda_shared_get ()
+ * does not notice the loss, because it does not call the driver if there is a pool: it returns the
+ * old pool, whose requests fail with TARN_ERROR_CONTEXT_LOST. */
 TarnCudaShared *_tarn_cuda_shared_get (CUdevice device, GError **error);
 TarnCudaShared *_tarn_cuda_shared_renew (CUdevice device, GError **error);
 

@@ -260,8 +260,8 @@ report (const TarnCudaMemoryAllocator *self, const gchar *call, unsigned int sta
 {
   g_autoptr (GError) error = NULL;
 
-  /* At exit the driver may be gone already, and all memory with it.  Then this function logs no
-   * message. */
+  /* At exit the driver may be gone already, and all memory with it.  In this case this function
+   * logs no message. */
   if (status == TARN_CUDA_ERROR_DEINITIALIZED || check_size (self, call, status, size, &error))
     return;
   g_message ("%s: they may be lost", error->message);
@@ -313,9 +313,9 @@ is_refusal (unsigned int status)
 }
 
 /* Makes memory, for GPUDirect RDMA if possible.  The device's attribute says only that the device
- * supports RDMA; a container or a virtual machine may lack other things that RDMA needs.  Memory
- * that a network card cannot reach is better than no memory.  So if the driver makes memory only
- * without RDMA, logs a message, and never asks for RDMA again. */
+ * supports RDMA; a container or a virtual machine may lack other things that RDMA needs.  So if the
+ * driver refuses memory with RDMA, but makes memory without it, this function logs a message, and
+ * never asks for RDMA again. */
 static unsigned int
 create_as_can_be (TarnCudaMemoryAllocator *self, gsize size, unsigned long long *handle)
 {

@@ -4,9 +4,9 @@
  * Finds the layout of local memory's banks from the measured times of access patterns.  Lanes (work
  * items that access the memory at the same time) that access different words of one bank do so one
  * after another, in several passes.  For each possible layout and each pattern, this file computes
- * the number of passes.  With the right layout, the time of a pattern is a constant plus a fixed
- * time for each pass, which is a line.  So this file fits a line to the times for each layout.  It
- * chooses the layout with the best fit, if this fit is good enough.
+ * the number of passes.  With the right layout, the time of a pattern grows linearly with the
+ * number of its passes: each pass takes a fixed time.  So for each layout, this file fits a line to
+ * the times.  It chooses the layout whose line fits best, if this line fits well enough.
  *
  * Errors of measurement grow with the time, so a fit uses relative errors.  Another program may
  * make a few times far too long, so a fit may leave out the few patterns that fit worst. */
@@ -57,7 +57,8 @@ _tarn_opencl_list_bank_patterns (guint lanes, guint64 bytes, TarnBankPattern *pa
   guint n = 0;
 
   G_STATIC_ASSERT (G_N_ELEMENTS (all) <= TARN_BANK_MAX_PATTERNS);
-  /* A pattern fits if the word of its last lane does: no other lane accesses a later word. */
+  /* A pattern fits into the memory if the word of its last lane does, because no other lane
+   * accesses a later word. */
   for (guint i = 0; i < G_N_ELEMENTS (all); i++)
     if ((_tarn_opencl_get_pattern_word (&all[i], lanes - 1) + G_GUINT64_CONSTANT (1)) * 4 <= bytes)
       patterns[n++] = all[i];
@@ -116,9 +117,9 @@ _tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPat
   return passes;
 }
 
-/* Sets *memory to hypothesis number @index, a possible layout of banks.  Returns FALSE if there are
- * not so many hypotheses.  In some hypotheses, all @lanes lanes access the memory at a time.  If
- * @lanes is even and at least 32, there are also hypotheses in which only half of the lanes do. */
+/* Sets *memory to hypothesis number @index, a possible layout of banks.  Returns FALSE if @index is
+ * too large.  In some hypotheses, all @lanes lanes access the memory at a time.  If @lanes is even
+ * and at least 32, there are also hypotheses in which only half of the lanes do. */
 gboolean
 _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *memory)
 {
@@ -144,7 +145,8 @@ typedef struct
   guint n;
 } Points;
 
-/* A line through the point of the mean number of passes and the mean time. */
+/* The line that fits the points best.  It goes through the point (passes, time): the mean number of
+ * passes and the mean time. */
 typedef struct
 {
   gdouble passes, time;
@@ -253,8 +255,8 @@ fit_points (Points *points, Fit *fit)
 
 /* Functions that choose the layout of banks */
 
-/* Computes the result from the best fit (@best) and the second best (@next).  The two fits are of
- * different layouts of banks. */
+/* Computes the result from the best fit (@best) and the second best (@next).  The two fits belong
+ * to different layouts of banks. */
 static void
 decide (const Fit *best, const Fit *next, TarnOpenclLocalMemory *result)
 {

@@ -151,10 +151,10 @@ set_part_error (cl_int status, gsize offset, gsize size, GError **error)
  * - it is aligned only to CL_DEVICE_MEM_BASE_ADDR_ALIGN, and a new buffer is often aligned better;
  * - if one command uses the sub-buffer while another uses the whole buffer, the results are
  *   undefined unless both commands only read;
- * - if the sub-buffer is used on another device, which shares no memory with the buffer's device, a
- *   driver may move the whole buffer to the other device.  PoCL before 7.0 does so.  According to
- *   its source, PoCL then waits only for the latest command on the whole buffer, not for earlier
- *   commands on other queues of the same device. */
+ * - if a command uses the sub-buffer on a device that shares no memory with the buffer's device,
+ *   the driver may move the whole buffer to the other device.  PoCL before 7.0 does so.
+ *   According to its source, PoCL then waits only for the latest command on the whole buffer, not
+ *   for earlier commands on other queues of the same device. */
 static gboolean
 buffer_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
                  GError **error)

@@ -12,7 +12,8 @@
 #include "device-private.h"
 #include "driver-private.h"
 
-/* Returns TRUE if a vendor's name in lower case contains @words, which must be in lower case. */
+/* Returns TRUE if a vendor's name, converted to lower case, contains the text @words.  The caller
+ * passes @words in lower case. */
 static gboolean
 names (const gchar *vendor, const gchar *words)
 {

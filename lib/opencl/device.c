@@ -110,8 +110,8 @@ _tarn_opencl_is_old (cl_device_id device, gboolean *is_old, GError **error)
 }
 
 /* Retains a device, which may be a sub-device.  Does nothing if the device is older than OpenCL
- * 1.2: there were no sub-devices then, and its driver lacks clRetainDevice (), which loaders call
- * without a check.  Returns FALSE on failure. */
+ * 1.2.  Such a device is no sub-device, and its driver lacks clRetainDevice (): OpenCL loaders
+ * would call the missing function without a check.  Returns FALSE on failure. */
 gboolean
 _tarn_opencl_ref_device (cl_device_id device)
 {

@@ -96,8 +96,8 @@ typedef struct
 extern TarnOpenclDriver _tarn_cl;
 
 /* Loads OpenCL if it is not loaded.  Returns FALSE with TARN_ERROR_NO_DRIVER if this fails.  Later
- * calls do not try again, but return FALSE with the same error, unless tarn_opencl_set_functions ()
- * has succeeded in the meantime.  Fails with TARN_ERROR_FORKED in a child of fork (). */
+ * calls do not try again: they return FALSE with the same error, until tarn_opencl_set_functions ()
+ * succeeds.  Fails with TARN_ERROR_FORKED in a child of fork (). */
 gboolean _tarn_opencl_load (GError **error);
 
 /* Returns TRUE if an error means that this machine has no OpenCL library, which is normal. */

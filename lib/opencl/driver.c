@@ -23,9 +23,9 @@ typedef struct
   /* The function that finds OpenCL's functions by name: find_in_process (), or one that the program
    * passed. */
   TarnOpenclFindFunc find;
-  /* The user data that find gets.  For find_in_process (), this is the handle of the OpenCL
-   * library.  It is NULL if the library could not be opened, but the process itself has OpenCL's
-   * functions. */
+  /* The user data that Tarn passes to the function find.  For find_in_process (), this is the
+   * handle of the OpenCL library.  It is NULL if the library could not be opened, but the process
+   * itself has OpenCL's functions. */
   gpointer user_data;
 } Finder;
 
@@ -47,8 +47,8 @@ find_in_process (const gchar *name, gpointer library)
   return function != NULL || library == NULL ? function : dlsym (library, name);
 }
 
-/* Finds a function that Tarn requires.  If it is missing, stores its name in *missing, unless
- * *missing already has the name of another function. */
+/* Finds a function that Tarn requires.  If it is missing, stores its name in *missing, but does not
+ * replace the name of another missing function. */
 static gpointer
 find_required (const Finder *from, const gchar *name, const gchar **missing)
 {
@@ -78,9 +78,9 @@ find_functions (const Finder *from, const gchar *where, TarnOpenclDriver *driver
   return FALSE;
 }
 
-/* Stores OpenCL's functions (@driver) in _tarn_cl, and the Finder with which Tarn found them
- * (@from) in the static variable finder.  Returns FALSE and stores nothing if another thread or an
- * earlier call has already stored functions. */
+/* Stores OpenCL's functions (@driver) in _tarn_cl.  Stores the Finder with which Tarn found these
+ * functions (@from) in the static variable finder.  Returns FALSE and stores nothing if another
+ * thread or an earlier call has already stored functions. */
 static gboolean
 take (const TarnOpenclDriver *driver, const Finder *from)
 {
@@ -114,8 +114,8 @@ open_library (TarnOpenclDriver *driver, Finder *from, GError **error)
   return FALSE;
 }
 
-/* Stores the error of a try to load OpenCL, unless another thread has stored an error before.
- * Takes over @error.  Returns a copy of the stored error. */
+/* Stores the error of a failed attempt to load OpenCL.  If another thread has already stored an
+ * error, keeps that error instead.  Takes over @error.  Returns a copy of the stored error. */
 static GError *
 keep_error (GError *error)
 {

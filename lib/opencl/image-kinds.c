@@ -19,7 +19,8 @@
 #define UNORM_INT24 0x10DF
 #define UNORM_INT_101010_2 0x10E0
 
-/* The most bytes that an image may have.  The sum of eight such numbers still fits into a gsize. */
+/* The most bytes that an image may have.  The limit keeps sums from overflowing: the sum of eight
+ * images' bytes still fits into a gsize. */
 #define MAX_BYTES (G_MAXSIZE / 8)
 
 /* If another kind already has the number of bytes of a kind's pixels, choose_bytes () tries random
@@ -318,9 +319,9 @@ _tarn_opencl_image_kinds_unref (TarnOpenclImageKinds *kinds)
   g_free (kinds);
 }
 
-/* Returns a pseudo-random number below @range, which depends only on a kind's hash and on the
- * number of the try.  Computes it from a number of 64 bits, because a bin for huge images has more
- * than 2^32 sizes. */
+/* Returns a pseudo-random number below @range.  The number depends only on a kind's hash, on the
+ * number of the try, and on @range.  The function uses 64 random bits, because @range may exceed
+ * 2^32 for huge images. */
 static gsize
 choose_offset (guint hash, guint n_tries, gsize range)
 {
@@ -329,10 +330,10 @@ choose_offset (guint hash, guint n_tries, gsize range)
   return (gsize) ((high << 32 | low) % range);
 }
 
-/* Chooses the number of bytes of a new kind: the block size of one of the pool's bins, at least
- * @at_least, that no other kind has.  Tries the smallest such size first.  If another kind has this
- * size, tries larger sizes at random, because the next sizes in order may all belong to other
- * kinds, too.  The caller holds the lock of @kinds. */
+/* Chooses the number of bytes of a new kind: a size of at least @at_least bytes that is the block
+ * size of one of the pool's bins, and that no other kind has.  Tries the smallest such size first.
+ * If another kind has this size, tries larger sizes at random, because the next sizes in order may
+ * all belong to other kinds, too.  The caller holds the lock of @kinds. */
 static gsize
 choose_bytes (const TarnOpenclImageKinds *kinds, TarnPool *pool, guint hash, gsize at_least)
 {

@@ -39,7 +39,7 @@ struct _TarnOpenclImagePool
   /* the user data of the reclaim function free_images (), which the pool of buffers owns; NULL if
    * there is no pool of buffers */
   Link *link;
-  /* the ID by which the pool of buffers knows the reclaim function free_images () */
+  /* the ID that tarn_pool_add_reclaim_func () returned for free_images () */
   guint reclaim_id;
 };
 
@@ -101,9 +101,9 @@ free_images (TarnPool *buffers, gsize wanted, gpointer data)
   return TRUE;
 }
 
-/* Makes two pools free cached memory for each other: puts them into one reclaim group.  A lock
- * prevents that two threads give the same pool of buffers a new group each: images of the first
- * group would then be in another group than the buffers. */
+/* Puts two pools into one reclaim group, so that each pool frees cached memory for the other.  The
+ * lock keeps two threads from making two groups for the same pool of buffers.  Otherwise one
+ * thread's images would stay in a group that no longer contains the buffers. */
 static void
 join (TarnPool *images, TarnPool *buffers)
 {

@@ -202,9 +202,9 @@ create_kernel (cl_program program, const gchar *name, GError **error)
   return NULL;
 }
 
-/* Makes the kernel that the memo stores for all threads.  If this succeeds, the OpenCL program has
- * a kernel of this name.  For each thread, make_kernel_for_thread () asks the stored kernel for its
- * OpenCL program, and makes the thread's own kernel of that OpenCL program. */
+/* Makes the kernel that the memo stores for all threads.  Threads do not use the stored kernel
+ * itself.  For each thread, make_kernel_for_thread () asks the stored kernel for its OpenCL
+ * program, and makes the thread's own kernel from that program. */
 static gpointer
 make_kernel (gpointer context, gconstpointer data, gpointer programs, GError **error)
 {

@@ -237,8 +237,8 @@ set_pattern (Bench *bench, const TarnBankPattern *pattern, GError **error)
   return _tarn_opencl_check (status, "clSetKernelArg", error);
 }
 
-/* Makes the host wait for a command, and finds how long the command ran by the device's clock.
- * Sets *seconds to 0 if the command's end is not later than its start by that clock. */
+/* Makes the host wait for a command, and finds how long the command ran by the device's clock.  If
+ * the clock shows no time between the command's start and its end, sets *seconds to 0. */
 static gboolean
 get_seconds (cl_event event, gdouble *seconds, GError **error)
 {

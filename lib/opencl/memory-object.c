@@ -19,9 +19,10 @@
  * - usually a migration to the device;
  * - before OpenCL 1.2, which brought migrations, a write of the first bytes;
  * - on NVIDIA's devices, a fill of the first bytes, which is legal whatever access the flags give
- *   to the host.  A migration while another thread enqueues causes a segmentation fault in a thread
- *   of NVIDIA's driver 580, even without Tarn, although OpenCL promises that threads may enqueue on
- *   one queue (OpenCL 3.0 specification, appendix A.2, "Multiple Host Threads"). */
+ *   to the host.  With NVIDIA's driver 580, a migration crashes a thread of the driver if another
+ *   thread enqueues at the same time, even without Tarn.  OpenCL promises that threads may enqueue
+ *   on one queue at the same time (OpenCL 3.0 specification, appendix A.2, "Multiple Host
+ *   Threads"). */
 static gboolean
 choose_command (cl_device_id device, cl_uint vendor, TarnOpenclCommand *command, GError **error)
 {

@@ -45,11 +45,10 @@ check_functions (GError **error)
   return FALSE;
 }
 
-/* Allocates memory.  If the driver has none left, the host waits for the memory that commands on
- * queues are still to free, and then this function tries again.  A reclaim function, which the pool
- * calls when memory runs out, would be the wrong place for this wait: the pool calls it only one
- * time for a request.  At that time, other threads may have emptied the pool, but may not have
- * enqueued all of their commands that free memory. */
+/* Allocates memory.  If the driver has no memory left, the host waits for the commands on queues
+ * that will free memory, and then this function tries again.  A reclaim function, which the pool
+ * calls when memory runs out, cannot wait in its place: the pool calls it only once for a request,
+ * and perhaps before other threads have enqueued all of their commands that free memory. */
 static gboolean
 svm_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -84,13 +83,14 @@ svm_free (gpointer user_data, TarnMemory memory, gsize size)
     _tarn_cl.clSVMFree (self->home.context, memory.pointer);
 }
 
-/* Memory that a command on a queue is to free: the user data of the callbacks of the command and of
- * its event.  The struct contains the list of pointers that clEnqueueSVMFree () gets.  The struct
- * lives until the command runs, because the specification does not say that drivers copy the list,
- * and NVIDIA's driver 580 reads the list only when the command runs. */
+/* The user data of the two callbacks of a free command (clEnqueueSVMFree ()): the callback of the
+ * command, and the callback of the command's event.  The struct contains the list of pointers that
+ * clEnqueueSVMFree () gets.  The struct lives until the command has run, because the specification
+ * does not say that drivers copy the list, and NVIDIA's driver 580 reads the list only when the
+ * command runs. */
 typedef struct
 {
-  gint ref_count;     /* atomic: one for each callback that is still to run */
+  gint ref_count;     /* atomic: one for each callback that will still run */
   gint is_freed;      /* atomic: TRUE once a callback frees the memory */
   cl_context context; /* borrowed: the command's queue keeps the context alive */
   TarnOpenclFrees *frees;
@@ -105,7 +105,7 @@ parting_unref (Parting *parting)
     g_free (parting);
 }
 
-/* Frees the memory, unless the other callback has done so. */
+/* Frees the memory if the other callback has not freed it. */
 static void
 free_once (Parting *parting)
 {
@@ -113,10 +113,10 @@ free_once (Parting *parting)
     return;
   _tarn_cl.clSVMFree (parting->context, parting->pointers[0]);
   _tarn_opencl_frees_end (parting->frees, parting->queue);
-  parting_unref (parting); /* the reference of part (), which runs only if the command does */
+  parting_unref (parting); /* the reference of part (), which is running now or will never run */
 }
 
-/* The callback of the command. */
+/* The callback of a free command (clEnqueueSVMFree ()): frees the memory. */
 static void CL_CALLBACK
 part (cl_command_queue queue, cl_uint n_pointers, gpointer pointers[], gpointer user_data)
 {
@@ -126,9 +126,10 @@ part (cl_command_queue queue, cl_uint n_pointers, gpointer pointers[], gpointer 
   free_once (user_data);
 }
 
-/* The callback of the command's event.  If an earlier command on the queue has failed, the driver
- * does not run the command, and never calls part ().  So this function then frees the memory.  Asks
- * for the event's status, because NVIDIA's driver 580 passes CL_COMPLETE for a failure, too. */
+/* The callback of the event of a free command.  If an earlier command on the queue has failed, the
+ * driver does not run the free command, and never calls part ().  In this case this function frees
+ * the memory.  It asks for the event's status, because NVIDIA's driver 580 passes CL_COMPLETE even
+ * after a failure. */
 static void CL_CALLBACK
 end_parting (cl_event event, cl_int state, gpointer user_data)
 {
@@ -203,8 +204,8 @@ svm_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, T
   return TRUE;
 }
 
-/* Sets the fields of @ops for suballocations.  Leaves them unset if the alignment is neither 0 nor
- * a power of two, because clSVMAlloc () refuses such an alignment anyway. */
+/* Sets the fields of @ops for suballocations.  If the alignment is neither 0 nor a power of two,
+ * sets none of these fields, because clSVMAlloc () refuses such an alignment anyway. */
 static void
 set_parts (TarnAllocatorOps *ops, cl_uint alignment)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lets requests wait for memory that commands on queues are to free. */
+ * Lets a request wait for memory that enqueued commands will free. */
 
 #ifndef TARN_OPENCL_SVM_FREES_PRIVATE_H
 #define TARN_OPENCL_SVM_FREES_PRIVATE_H
@@ -27,9 +27,10 @@ void _tarn_opencl_frees_end (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue)
 /* Returns how many times queues have freed memory until now. */
 guint64 _tarn_opencl_frees_count (TarnOpenclFrees *frees);
 
-/* Makes the host wait for the memory that queues are to free at the time of the call.  Waits only
- * briefly for a stuck queue, one that has freed no memory for long (see svm-frees.c).  Returns TRUE
- * if any memory became free after _tarn_opencl_frees_count () returned @count. */
+/* Makes the host wait until the free commands that are on queues now have freed their memory.
+ * Waits only briefly for a stuck queue: a queue that has freed no memory for a long time (see
+ * svm-frees.c).  Returns TRUE if any memory became free after _tarn_opencl_frees_count () returned
+ * @count. */
 gboolean _tarn_opencl_frees_await (TarnOpenclFrees *frees, guint64 count);
 
 #endif

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lets requests wait for shared virtual memory that commands on queues are to free
+ * Lets a request wait for shared virtual memory that enqueued commands will free
  * (clEnqueueSVMFree).  Such memory becomes free only when the command runs.  So if a request finds
  * no memory, its thread waits for such commands.  The thread must not wait for ever, because the
  * queue may itself wait for a user event that only this thread can complete.  OpenCL does not tell
@@ -25,11 +25,12 @@
 #define PATIENCE G_GINT64_CONSTANT (1000000)
 #define SHORT_PATIENCE G_GINT64_CONSTANT (10000)
 
-/* A queue that is to free memory.  It is in TarnOpenclFrees.queues as long as it has references. */
+/* A queue with commands that will free memory.  The queue is in TarnOpenclFrees.queues as long as
+ * it has references. */
 struct _TarnOpenclFreeQueue
 {
   cl_command_queue queue; /* borrowed; a valid handle only while the queue has memory to free */
-  /* number of references: one for each command that is to free memory, and for each thread that
+  /* number of references: one for each command that will free memory, and one for each thread that
    * waits */
   guint n_refs;
   /* numbers of calls of _tarn_opencl_frees_begin () and of _tarn_opencl_frees_end () for this
@@ -40,12 +41,12 @@ struct _TarnOpenclFreeQueue
 
 struct _TarnOpenclFrees
 {
-  /* atomic; one reference for the allocator, and one for each command that is to free memory */
+  /* atomic; one reference for the allocator, and one for each command that will free memory */
   gint ref_count;
   TarnMutex lock;
   TarnCond changed;
   /* The lock guards the fields below. */
-  GPtrArray *queues; /* an array of TarnOpenclFreeQueue: the queues that are to free memory */
+  GPtrArray *queues; /* of TarnOpenclFreeQueue: the queues with commands that will free memory */
   guint64 n_ended;   /* number of calls of _tarn_opencl_frees_end () for all queues */
 };
 

@@ -47,8 +47,9 @@ _tarn_testing_clock_join (TarnTestingClock *clock, const TarnTestingClock *other
       counts[i] = others[i];
 }
 
-/* Finds a queue of which the moment @clock counts more items than the moment @other.  A moment
- * counts, for each queue, the items that come before it.  Returns FALSE if there is none. */
+/* Finds a queue for which the moment @clock has a greater number than the moment @other.  A moment
+ * has, for each queue, the number of the queue's items that come before the moment.  Returns FALSE
+ * if there is no such queue. */
 gboolean
 _tarn_testing_clock_find (const TarnTestingClock *clock, const TarnTestingClock *other,
                           guint *number)

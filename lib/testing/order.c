@@ -56,9 +56,10 @@ tarn_testing_order_get_queues (TarnTestingOrder *order)
   return order->queues;
 }
 
-/* The queues track two kinds of memory.  A granule of the device's bytes, independent of the
- * addresses at which it is mapped, has an even TarnMemory.address.  A granule of addresses,
- * independent of the bytes that are mapped there, has an odd TarnMemory.address. */
+/* The queues track the uses of two kinds of granules.  A granule of bytes is a part of the device's
+ * memory, at whatever addresses it is mapped; its TarnMemory.address is even.  A granule of
+ * addresses is a range of addresses, whatever bytes are mapped there; its TarnMemory.address is
+ * odd. */
 
 static TarnMemory
 get_granule_of_bytes (guint64 place)

@@ -25,8 +25,8 @@ take_failure (TarnTestingQueues *queues, TarnTestingCall call)
   return TRUE;
 }
 
-/* Counts a call.  Returns FALSE if the test wants the call to fail, and also sets an error, unless
- * the test has set the flag TARN_TESTING_QUEUES_SAYS_NOTHING. */
+/* Counts a call.  If the test wants the call to fail, returns FALSE and sets an error.  Sets no
+ * error if the test has set the flag TARN_TESTING_QUEUES_SAYS_NOTHING. */
 static gboolean
 count (TarnTestingQueues *queues, TarnTestingCall call, GError **error)
 {

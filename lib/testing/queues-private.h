@@ -40,9 +40,9 @@ typedef struct
   guint value;
   TarnTestingClock *past; /* the moment after all commands of the memory's earlier owners */
   TarnTestingClock *uses; /* the moment after all commands of the memory's present owner */
-  /* the moment after those of the present owner's commands that are known to read */
+  /* the moment after all commands of the present owner that are known to read */
   TarnTestingClock *reads;
-  /* the moment after those of the present owner's commands that are known to write */
+  /* the moment after all commands of the present owner that are known to write */
   TarnTestingClock *writes;
 } TarnTestingMemory;
 

@@ -6,7 +6,7 @@
 
 #include "testing/queues-private.h"
 
-/* The first handle of a queue.  It is not NULL, nor a number that a test might make up. */
+/* The first handle of a queue.  The number is not NULL, and no test uses it by chance. */
 #define FIRST_HANDLE 0x5100
 
 /* Returns the moment after all items on a queue.  If @queue is NULL, returns the moment after all

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Parses alternatives. */
+ * Parses alternatives: changes to the pools and heaps of a recorded program. */
 
 #include "alternative.h"
 
@@ -52,7 +52,7 @@ alternative_free (Alternative *self)
   g_free (self);
 }
 
-/* Parsing values.  The functions return FALSE if the text is wrong */
+/* Functions that parse values, and return FALSE if the text is wrong */
 
 static gboolean
 parse_number (const gchar *text, gint most, gint *number)
@@ -102,7 +102,7 @@ parse_growth (Alternative *self, const gchar *value)
   return _tarn_parse_bytes (value, &self->growth_bytes);
 }
 
-/* The changes that have a value. */
+/* The changes that the user writes with a value, such as hold=0. */
 static const struct
 {
   const gchar *name;
@@ -230,9 +230,9 @@ is_over_heap (const Recorded *recorded, const RecordedObject *pool)
   return upstream != NULL && upstream->object_class == TARN_TRACE_HEAP;
 }
 
-/* Returns FALSE if the recording lacks the objects that a change needs.  To add a heap, or to
- * change leading bits while heaps stay, the alternative needs a pool that is not over a heap.  To
- * remove heaps but not pools, or to change the growth of heaps, it needs a heap. */
+/* Returns FALSE if the recording lacks the objects that the alternative changes.  Some changes need
+ * a pool that is not over a heap: an added heap, and other leading bits unless heaps are removed.
+ * Other changes need a heap: another growth of heaps, and the removal of heaps if pools stay. */
 gboolean
 alternative_applies (const Alternative *self, const Recorded *recorded)
 {

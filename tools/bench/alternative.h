@@ -14,9 +14,9 @@
  * Invariant: has_heaps and has_no_heaps are not both TRUE; has_no_pools implies has_no_heaps. */
 typedef struct
 {
-  gchar *label;          /* as on the command line; NULL: as recorded */
+  gchar *label;          /* as on the command line; NULL: the program as recorded */
   gboolean has_heaps;    /* adds a heap below pools that have none */
-  gboolean has_no_heaps; /* puts pools over the backend, without heaps */
+  gboolean has_no_heaps; /* puts pools directly over the backend, without heaps */
   gboolean has_no_pools;
   gint leading_bits; /* -1: keeps the program's value */
   gint cache_blocks; /* blocks in each thread's cache; -1: keeps the program's value */

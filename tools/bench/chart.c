@@ -9,18 +9,18 @@
 
 #include "../text.h"
 
-/* Pixels */
+/* The sizes of a chart and its parts, in pixels */
 #define WIDTH 760
-#define HEIGHT 340 /* one chart */
+#define HEIGHT 340 /* height of one chart */
 #define LEFT 90
-#define RIGHT 180 /* with the legend */
+#define RIGHT 180 /* right margin, which has the legend */
 #define TOP 40
 #define BOTTOM 55
 #define LEGEND_STEP 20
 #define CAPTION 60
 #define CAPTION_STEP 18
-#define CAP 3    /* half the length of the short line that ends a bar */
-#define DODGE 3  /* how far apart two lines' marks for the same x stand */
+#define CAP 3    /* half the length of the short line at the end of a bar */
+#define DODGE 3  /* distance between the marks of two lines at the same x */
 #define INSET 20 /* free space at both ends of the x axis if the chart has marks */
 #define LABEL 16 /* a label's height with its margin */
 
@@ -52,7 +52,7 @@ typedef struct
 {
   gdouble min, max;
   guint base;          /* base of the logarithm; 0: the axis is linear */
-  gdouble first, last; /* pixels */
+  gdouble first, last; /* both ends of the axis, in pixels */
   gdouble inset;       /* pixels that are left free at both ends */
 } Axis;
 
@@ -119,7 +119,7 @@ chart_line_add_spread (ChartLine *line, gdouble x, gdouble y, gdouble low, gdoub
   g_array_append_val (line->points, point);
 }
 
-/* Elements */
+/* Functions that append elements of SVG */
 
 static void
 append_text (GString *svg, const gchar *text)
@@ -161,7 +161,7 @@ append_line (GString *svg, const gchar *class, gdouble x1, gdouble y1, gdouble x
   g_string_append (svg, "\"/>\n");
 }
 
-/* Axes */
+/* Functions that choose, place and draw axes */
 
 static gdouble
 axis_place (const Axis *axis, gdouble value)
@@ -244,8 +244,9 @@ axis_of (const Chart *chart, gboolean is_x)
   return axis;
 }
 
-/* Tells whether the ticks at @factor times each power of ten have labels.  If there is room, all
- * factors have labels; else 1, 2 and 5 have labels; else only 1 has labels. */
+/* Tells whether the ticks at @factor (1 to 9) times each power of ten get labels.  The ticks of
+ * factor 1 always do.  Those of 2 and 5 do if there is room for labels at 1, 2 and 5; all others do
+ * if there is room for labels at each factor. */
 static gboolean
 has_room (const Axis *axis, guint factor)
 {
@@ -326,7 +327,7 @@ append_axes (GString *svg, const Chart *chart, const Axis *x, const Axis *y)
   append_label (svg, 20, (gint) (y->first + y->last) / 2, turn, chart->y_label);
 }
 
-/* Lines */
+/* Functions that draw lines and charts */
 
 /* Returns the x coordinate, in pixels, at which a point of the chart's line @index is drawn.  If
  * the chart has marks, shifts each line by its own distance.  So the marks that several lines have

@@ -14,24 +14,24 @@
 typedef struct
 {
   gdouble x, y;
-  /* The least and the greatest measured value of which y is the median.  Both are y if the point
+  /* The least and the greatest of the measured values; y is their median.  Both are y if the point
    * has only one value. */
   gdouble low, high;
 } ChartPoint;
 
-/* A line. */
+/* A line of a chart: points, in the order of their x. */
 typedef struct
 {
   gchar *name;
-  GArray *points;        /* ChartPoints, x going up */
-  gboolean is_yardstick; /* dashed */
+  GArray *points;        /* ChartPoints */
+  gboolean is_yardstick; /* draws the line dashed, because it is only a yardstick */
 } ChartLine;
 
-/* A chart. */
+/* A chart: lines over two axes. */
 typedef struct
 {
   gchar *title;
-  const gchar *x_label, *y_label; /* with units */
+  const gchar *x_label, *y_label; /* the axes' labels, with units */
   /* The x axis is logarithmic with base 2, the y axis with base 10.  All values must be above 0. */
   gboolean is_logarithmic;
   gboolean has_marks;  /* draws a mark at each point */

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Counts bytes in place of a driver, and makes up addresses. */
+ * A counter: a fake allocator that only counts bytes, and makes up addresses. */
 
 #include "counter.h"
 
@@ -9,15 +9,16 @@
 #define MAX_PART_ALIGNMENT 4096
 #define MAX_METERED (G_MAXSIZE / 4) /* bytes */
 
-/* The bytes that a counter of virtual memory has without a budget: 16 TiB, more than any device
- * has. A heap maps virtual memory in segments, and with 2^59 bytes it would never end. */
+/* The most bytes of virtual memory that a counter without a budget has: 16 TiB, more than any
+ * device.  With 2^59 bytes, a heap that maps one segment after another would never reach the end.
+ */
 #define MAX_VIRTUAL ((gsize) MIN ((guint64) 1 << 44, G_MAXSIZE / 4))
 
-/* A counter. */
+/* A counter: a fake allocator that only counts bytes. */
 typedef struct
 {
-  gsize budget; /* bytes; 0: no limit; atomic */
-  gsize used;   /* bytes; atomic */
+  gsize budget; /* the most bytes that may be allocated; 0: no limit; atomic */
+  gsize used;   /* bytes that are allocated; atomic */
   /* Atomic: the size of the address range that has been used up so far.  Addresses are never
    * reused. */
   guint64 reserved;
@@ -48,8 +49,8 @@ meter_add (Meter *meter, gsize size)
   return TRUE;
 }
 
-/* Makes up an address for @size bytes of new memory, and returns it.  Leaves unused addresses
- * behind the memory, so that no memory ends where another one begins. */
+/* Makes up an address for @size bytes of new memory, and returns it.  Leaves unused addresses after
+ * the memory, so that no memory begins where other memory ends. */
 static guint64
 take_addresses (Counter *counter, gsize size)
 {

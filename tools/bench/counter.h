@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A counter: a fake allocator that only counts bytes.  Because it does no other work, the time that
- * a pool over it takes is spent in the pool itself. */
+ * A counter: a fake allocator that only counts bytes.  A counter does no other work, so a pool over
+ * a counter spends nearly all of its time in the pool's own code. */
 
 #ifndef COUNTER_H
 #define COUNTER_H
@@ -11,7 +11,7 @@
 
 #include "simulated-queues.h"
 
-/* A meter: the bytes that all counters that share it have allocated together.
+/* A meter: counts the bytes that several counters have allocated together.
  *
  * Invariant, between calls: used <= peak. */
 typedef struct
@@ -23,10 +23,10 @@ typedef struct
 /* Options of a counter. */
 typedef struct
 {
-  gsize budget; /* bytes; 0: no limit */
+  gsize budget; /* the most bytes that may be allocated; 0: no limit */
   /* Granularity of virtual memory, in bytes.  0: the counter has sub-buffers instead. */
   gsize granularity;
-  gsize part_alignment;    /* 0: the default */
+  gsize part_alignment;    /* alignment of sub-buffers in bytes; 0: the default */
   gboolean releases_parts; /* sub-buffers must be released, as in OpenCL */
   gboolean frees_in_order; /* memory may be freed while queues use it */
   gboolean has_queues;     /* the counter has simulated queues */
@@ -41,7 +41,6 @@ typedef struct
 /* Changes the budget of a counter; 0: no limit. */
 void counter_set_budget (TarnAllocator *counter, gsize budget);
 
-/* Creates a counter. */
 TarnAllocator *counter_new (const CounterOptions *options);
 
 #endif

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <time.h>
 
-/* A crew. */
+/* A crew: threads that run a loop at the same time. */
 typedef struct
 {
   const Job *job;
@@ -28,7 +28,7 @@ typedef struct
   Lane lane;
   gsize sizes[N_SIZES];
   guint64 count;
-  gint64 start, end;            /* nanoseconds */
+  gint64 start, end;            /* times of the clock, in nanoseconds */
   gchar apart[CACHE_LINE_PAIR]; /* the next Worker shares no cache line with this one */
 } Worker;
 
@@ -74,7 +74,7 @@ crew_get_window_peak (const Job *job, guint thread)
   guint64 bytes = 0, peak = 0;
 
   fill_sizes (sizes, job->sizes, thread);
-  for (guint i = 0; i < 2 * N_SIZES; i++) /* the sizes repeat */
+  for (guint i = 0; i < 2 * N_SIZES; i++) /* twice, because the sizes repeat */
     {
       if (i >= WINDOW_BLOCKS)
         bytes -= sizes[(i - WINDOW_BLOCKS) % N_SIZES];

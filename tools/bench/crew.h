@@ -9,10 +9,10 @@
 #include "kinds.h"
 #include "loops.h"
 
-/* The choice of block sizes. */
+/* The sizes of the blocks that a loop allocates. */
 typedef enum
 {
-  SIZES_ONE,  /* ONE_SIZE */
+  SIZES_ONE,  /* all blocks have ONE_SIZE bytes */
   SIZES_MIXED /* N_MIXED_SIZES sizes, each equally often; their logarithms are evenly spaced */
 } Sizes;
 
@@ -33,8 +33,8 @@ typedef struct
   guint n_threads;
   gdouble seconds;
   gboolean has_one_queue; /* all threads share one queue */
-  /* Only for SUBJECT_TURNS: the number of queues that its only thread names in turn, a power of
-   * two */
+  /* For SUBJECT_TURNS, which has only one thread: the number of queues that the thread names in
+   * turn; a power of two */
   guint n_queues;
 } Job;
 

@@ -100,7 +100,7 @@ check_status (unsigned int status, const gchar *call, GError **error)
   return FALSE;
 }
 
-/* Contexts and streams */
+/* Functions that open devices and create streams */
 
 /* Opens a device.  For a moment, sets the environment variable CUDA_DEVICE, by which
  * tarn_cuda_make_default_context () chooses the device.  Changing the environment is safe, because
@@ -149,7 +149,7 @@ stream_free (gpointer unused, gpointer stream)
 
 const Backend cuda_backend = { "cuda", handle_open, handle_close, stream_new, stream_free };
 
-/* Kinds */
+/* Functions that create the allocator of each kind of memory */
 
 TarnAllocator *
 make_cuda_device (gpointer handle, GError **error)
@@ -169,7 +169,7 @@ make_cuda_managed (gpointer handle, GError **error)
   return tarn_cuda_managed_allocator_new (handle, 1 /* CU_MEM_ATTACH_GLOBAL */, error);
 }
 
-/* The driver's pool */
+/* Functions for memory from the driver's own pool */
 
 /* Allocates on the default stream.  free_async () frees on the same stream. */
 static gboolean

@@ -14,8 +14,8 @@
 /* A backend: functions that all kinds of memory of one driver share. */
 typedef struct
 {
-  const gchar *name; /* a Device.kind */
-  /* Opens a device, and stores the handle for make (). */
+  const gchar *name; /* the Device.kind of the backend's devices */
+  /* Opens a device.  Stores the handle that make () and the other functions get. */
   gboolean (*open) (const Device *device, gpointer *handle, GError **error);
   void (*close) (gpointer handle);
   /* Creates an in-order queue, which never gets work.  Call it in the thread that called open
@@ -24,7 +24,7 @@ typedef struct
   void (*queue_free) (gpointer handle, gpointer queue);
 } Backend;
 
-/* A kind of memory. */
+/* A kind of memory, such as "cuda-device+heap". */
 typedef struct
 {
   const gchar *name;
@@ -44,7 +44,7 @@ typedef struct
   gpointer handle;
   TarnAllocator *driver;
   TarnAllocator *allocator; /* the upstream of pools: the driver, or a heap */
-  GPtrArray *queues;        /* the queues that were needed so far */
+  GPtrArray *queues;        /* the queues that source_get_queue () has created */
   /* The queues of a kind that needs no device.  NULL: the kind has a device, or queues are not
    * used. */
   SimulatedQueues *simulated;
@@ -63,12 +63,12 @@ void source_close (Source *source);
  * device. */
 const gchar *source_get_place (const Source *source);
 
-/* Creates another, empty heap for pools.  If the kind has no heap, references the driver's
- * allocator instead. */
+/* Creates another, empty heap for pools.  If the kind has no heap, returns a new reference to the
+ * driver's allocator instead. */
 TarnAllocator *source_make_allocator (const Source *source, GError **error);
 
-/* Returns the queue with an index, which the source owns.  Creates the queue if there is none yet.
- * Call it in the thread that opened the source. */
+/* Returns the queue with this index.  The source owns the queue.  Creates the queue if there is
+ * none yet.  Call it in the thread that opened the source. */
 gpointer source_get_queue (const Source *source, guint index, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Source, source_close)

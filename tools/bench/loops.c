@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The loops that are timed.  Keep all other code out of them: it would be timed, too. */
+ * The loops that are timed.  Keep all other code out of these loops, because it would be timed,
+ * too. */
 
 #include "loops.h"
 
@@ -13,7 +14,7 @@
 typedef gboolean (*Take) (Lane *lane, gsize size, TarnMemory *memory);
 typedef void (*Give) (Lane *lane, TarnMemory memory, gsize size);
 
-/* Subjects */
+/* Functions that allocate and free a block of each subject */
 
 INLINE gboolean
 take_malloc (Lane *lane, gsize size, TarnMemory *memory)
@@ -84,7 +85,7 @@ give_driver (Lane *lane, TarnMemory memory, gsize size)
   tarn_allocator_free_memory (lane->driver, memory, size);
 }
 
-/* Patterns */
+/* Functions that run each pattern of allocating and freeing */
 
 INLINE gboolean
 is_stopped (const Lane *lane)
@@ -114,7 +115,7 @@ do_pairs (Lane *lane, Take take, Give give)
   return count;
 }
 
-/* An empty place of the window is NULL. */
+/* The window is an array of blocks; an empty place is NULL. */
 INLINE guint64
 do_window (Lane *lane, Take take, Give give)
 {
@@ -194,7 +195,7 @@ do_consume (Lane *lane, Give give)
   return count;
 }
 
-/* The loops: each pattern with each subject */
+/* The loops: each pattern, compiled with each subject */
 
 #define DEFINE_LOOPS(subject, gives_back)                                                          \
   static guint64 pairs_of_##subject (Lane *lane)                                                   \
@@ -216,7 +217,7 @@ DEFINE_LOOPS (malloc, FALSE)
 DEFINE_LOOPS (pool, TRUE)
 DEFINE_LOOPS (ordered, TRUE)
 
-/* Only the window has queues that take turns. */
+/* PATTERN_WINDOW is the only pattern that runs with SUBJECT_TURNS. */
 static guint64
 window_of_turns (Lane *lane)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Loops that threads run while the clock runs: patterns of allocating and freeing.  Each is
+ * Loops that threads run while the clock runs: patterns of allocating and freeing.  Each loop is
  * compiled once for each subject, so that no indirect call stands between a loop and the measured
  * functions. */
 
@@ -12,7 +12,7 @@
 
 #include "ring.h"
 
-/* The subject that is measured. */
+/* The subject of a measurement: the functions that allocate and free the blocks. */
 typedef enum
 {
   SUBJECT_MALLOC, /* the yardstick: malloc (64) and free (), whatever the size is */
@@ -30,8 +30,8 @@ typedef enum
   PATTERN_WINDOW, /* keeps WINDOW_BLOCKS blocks; frees the oldest before it allocates another */
   /* Allocates ROUND_BLOCKS blocks, and frees them all.  A pool then returns them to the driver. */
   PATTERN_ROUNDS,
-  PATTERN_PRODUCE, /* puts blocks into the lane's ring, and NULL at the end */
-  PATTERN_CONSUME, /* takes blocks from the lane's ring and frees them, until NULL comes */
+  PATTERN_PRODUCE, /* puts blocks into a ring, and NULL at the end */
+  PATTERN_CONSUME, /* takes blocks from a ring and frees them, until NULL comes */
   N_PATTERNS
 } Pattern;
 
@@ -44,22 +44,22 @@ typedef enum
 typedef struct
 {
   TarnPool *pool;
-  gpointer queue;        /* for SUBJECT_ORDERED */
-  gpointer *queues;      /* for SUBJECT_TURNS: n_queues queues */
+  gpointer queue;        /* the thread's queue; only for SUBJECT_ORDERED */
+  gpointer *queues;      /* the n_queues queues; only for SUBJECT_TURNS */
   guint n_queues;        /* a power of two */
   guint next_queue;      /* index of the next queue, modulo n_queues */
-  TarnAllocator *driver; /* for SUBJECT_DRIVER */
-  const gsize *sizes;    /* N_SIZES elements */
-  guint chunk;           /* allocations between two looks at stop */
-  const gint *stop;      /* atomic */
+  TarnAllocator *driver; /* only for SUBJECT_DRIVER */
+  const gsize *sizes;    /* the sizes to request in turn: N_SIZES elements */
+  guint chunk;           /* number of allocations between two reads of stop */
+  const gint *stop;      /* atomic; nonzero tells the loop to stop */
   Ring *ring;
   TarnMemory window[WINDOW_BLOCKS]; /* all zero bytes at first */
-  guint next;                       /* index of the next size */
+  guint next;                       /* index in sizes of the next size */
   GError *error;                    /* the error that ended the loop; nullable */
 } Lane;
 
-/* Runs a pattern until lane->stop is set, or an error occurs.  Returns the number of blocks that it
- * allocated, or consumed. */
+/* Runs a pattern until lane->stop is set, or an error occurs.  Returns the number of blocks that
+ * the loop allocated or, if it only frees blocks, took from the ring. */
 typedef guint64 (*Loop) (Lane *lane);
 
 /* The loops.  NULL stands for a pattern that a subject does not have. */

@@ -10,7 +10,7 @@
 
 #include "measures.h"
 
-#define N_BLOCKS 100000 /* enough to make the pool's fixed memory small for each block */
+#define N_BLOCKS 100000 /* large, so that the pool's fixed memory adds little for each block */
 
 static gboolean
 get_host_bytes (gdouble *bytes, GError **error)
@@ -30,7 +30,8 @@ get_host_bytes (gdouble *bytes, GError **error)
   return FALSE;
 }
 
-/* Stores the host bytes for a block in use, and for a held block. */
+/* Measures the host memory, in bytes, that the pool needs for a block in use, and for a cached
+ * block. */
 static gboolean
 weigh (const Source *source, gdouble *active, gdouble *held, GError **error)
 {

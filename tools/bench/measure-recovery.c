@@ -1,22 +1,23 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Measures the recovery from out-of-memory.  All memory that the pool may have is in small held
- * blocks when a large block is requested.  So the pool must return held blocks before it can serve
- * the request.  A device is not filled for this: the pool over it has a limit instead. */
+ * Measures the recovery from out-of-memory.  All memory that the pool may have is in small cached
+ * blocks when a large block is requested.  So the pool must return cached blocks to the driver
+ * before it can serve the request.  The measurement does not fill a device: the pool has a limit
+ * instead. */
 
 #include "counter.h"
 #include "measures.h"
 
 #define N_HELD 256
-#define HELD_SIZE ((gsize) 64 << 10) /* bytes of a request and of its block */
+#define HELD_SIZE ((gsize) 64 << 10) /* bytes of each small request, and of its block */
 #define WANTED_SIZE ((gsize) 8 << 20)
 
 /* The cost of a recovery. */
 typedef struct
 {
   gdouble ns;
-  guint64 calls; /* driver calls */
+  guint64 calls; /* number of driver calls */
 } Recovery;
 
 /* Makes a counter with @room bytes, with a heap over it if the kind of memory has one. */

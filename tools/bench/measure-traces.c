@@ -8,7 +8,7 @@
 #include "measures.h"
 #include "replay.h"
 
-#define MAX_POINTS 1000 /* points that are kept of a trace, for a plot */
+#define MAX_POINTS 1000 /* the most points of a trace that are kept for a plot */
 
 typedef void (*TraceFunc) (const Bench *bench, const Source *source, const Measure *measure,
                            const Trace *trace);
@@ -30,7 +30,7 @@ for_each_trace (const Bench *bench, const Source *source, const Measure *measure
     }
 }
 
-/* Memory that the driver has given to the heap, or to the pool if there is no heap */
+/* Functions that count bytes and driver calls of the heap, or of the pool if there is no heap */
 
 static gsize
 get_bytes (const Replay *replay)
@@ -67,7 +67,7 @@ get_calls (const Replay *replay)
   return pool.driver_calls;
 }
 
-/* Overhead */
+/* Functions that measure how much memory a replay takes */
 
 /* Adds a point for event @index of @n_events.  If the trace has more than MAX_POINTS events,
  * divides it into MAX_POINTS stretches, and keeps only the point of each stretch that has the most
@@ -89,11 +89,11 @@ add_point (GArray *points, TracePoint point, guint index, guint n_events)
     *last = point;
 }
 
-/* The bytes of a replay. */
+/* The bytes during a replay: the result so far, and the present sum. */
 typedef struct
 {
   TraceResult *result;
-  gdouble active; /* bytes */
+  gdouble active; /* bytes in use now */
 } Bytes;
 
 /* Adds a point with the bytes after an event.  The active bytes are computed from the trace; the
@@ -164,7 +164,7 @@ measure_overhead (const Bench *bench, const Source *source, const Measure *measu
   for_each_trace (bench, source, measure, measure_trace_overhead);
 }
 
-/* Calls */
+/* Functions that count the driver calls of a replay */
 
 /* Counts once: the result is the same each time. */
 static void
@@ -188,9 +188,9 @@ measure_calls (const Bench *bench, const Source *source, const Measure *measure)
   for_each_trace (bench, source, measure, measure_trace_calls);
 }
 
-/* Time */
+/* Functions that time a replay, and the one that measures a trace */
 
-/* Times the yardstick and then the pool. */
+/* Times a replay with malloc (64), the yardstick, and then a replay with the pool. */
 static gboolean
 time_both (const Bench *bench, const Source *source, const Trace *trace, gdouble *yardstick,
            gdouble *cost, GError **error)

@@ -69,15 +69,15 @@ bench_hand_over (const Bench *bench)
   report_take (bench->report, bench->results);
 }
 
-/* Costs of loops */
+/* Functions that measure the cost of loops */
 
-/* A row, which has its own pool. */
+/* A row of the results, with its own pool. */
 typedef struct
 {
   Result *result;
   Job job;
-  gdouble *costs, *yardsticks; /* nanoseconds, one for each repetition */
-  TarnPoolStats first;         /* after the first repetition */
+  gdouble *costs, *yardsticks; /* one cost for each repetition, in nanoseconds */
+  TarnPoolStats first;         /* counters after the first repetition */
 } Cost;
 
 static void
@@ -143,8 +143,8 @@ make_costs (const Bench *bench, const Source *source, const Measure *measure)
   return costs;
 }
 
-/* Runs a repetition: the yardstick and then the subject, so that both run under the same
- * conditions. */
+/* Runs a repetition: first the loop over malloc () as the yardstick, and then the subject.  So both
+ * run under the same conditions. */
 static void
 repeat (Cost *cost, guint repetition)
 {

@@ -9,7 +9,7 @@
 #include "crew.h"
 #include "report.h"
 
-/* The numbers of threads of a measure. */
+/* The numbers of threads with which a measure runs. */
 typedef enum
 {
   THREADS_ONE,
@@ -20,35 +20,35 @@ typedef enum
 /* Settings, and the results so far. */
 typedef struct
 {
-  gdouble seconds; /* for each repetition */
+  gdouble seconds; /* the duration of each repetition */
   guint n_repetitions;
-  const GArray *threads;         /* guints: numbers of threads */
-  const GPtrArray *made_traces;  /* Traces for memory that needs no device */
-  const GPtrArray *read_traces;  /* Traces for every kind */
-  const GPtrArray *recordings;   /* Recordeds for every kind */
+  const GArray *threads;         /* guints: the numbers of threads of --threads */
+  const GPtrArray *made_traces;  /* made-up Traces, only for memory that needs no device */
+  const GPtrArray *read_traces;  /* Traces from files, for every kind of memory */
+  const GPtrArray *recordings;   /* Recordeds, for every kind of memory */
   const GPtrArray *alternatives; /* Alternatives for the recordings; nullable */
   gboolean has_all_alternatives; /* tries also alternatives that change nothing */
-  /* Each thread of a crew has its own queue, and a trace is replayed with its own queues and
-   * threads. */
+  /* Each thread that runs a loop has its own queue, and each trace is replayed with its own queues
+   * and threads. */
   gboolean has_queues;
   gboolean has_one_queue; /* all threads share one queue */
-  guint64 lag;            /* steps by which simulated queues are late */
+  guint64 lag;            /* number of steps by which simulated queues are behind the host */
   Results *results;       /* results of the current measure */
-  Report *report;         /* takes the results */
-  const gchar *step;      /* for the line of progress */
+  Report *report;         /* gets the results of each measure */
+  const gchar *step;      /* the present step, for the progress line */
 } Bench;
 
 typedef struct _Measure Measure;
 
-/* A measure. */
+/* A measure: a measurement that runs for each source. */
 struct _Measure
 {
-  const gchar *name; /* several measures may share a name, which selects all of them */
+  const gchar *name; /* the name for --measure, which selects all measures of this name */
   void (*run) (const Bench *bench, const Source *source, const Measure *measure);
   gboolean needs_pool;    /* needs a pool of Tarn's */
   gboolean needs_counter; /* only for memory that needs no device */
 
-  /* For measures that a crew runs */
+  /* Only for measures of loops, which a crew of threads runs */
   Pattern pattern;
   Subject subject;
   Sizes sizes;

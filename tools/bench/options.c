@@ -10,13 +10,13 @@
 #include "../file.h"
 #include "trace.h"
 
-#define HEAP "+heap" /* ends the name of a kind with a heap */
+#define HEAP "+heap" /* the end of the name of a kind with a heap */
 #define MAX_THREADS 256
 #define MAX_DEFAULT_THREADS 16
 #define MAX_SECONDS 3600
 #define MAX_REPETITIONS 1000
-#define MAX_QUEUES 256    /* in a trace */
-#define WHAT_IF "what-if" /* the name of a measure */
+#define MAX_QUEUES 256    /* the most queues that a trace may have */
+#define WHAT_IF "what-if" /* the name of the measure for recordings */
 
 static gboolean G_GNUC_PRINTF (2, 3) refuse (GError **error, const gchar *format, ...)
 {
@@ -42,7 +42,7 @@ options_have_only_what_if (const Options *options)
   return has_what_if && !has_other;
 }
 
-/* Lists of names */
+/* Functions that parse lists of names */
 
 typedef const gchar *(*GetName) (gsize i);
 
@@ -114,7 +114,7 @@ parse_names (const gchar *option, const gchar *list, GetName get_name, gsize n, 
   return g_steal_pointer (&chosen);
 }
 
-/* Threads */
+/* Functions that parse the numbers of threads */
 
 static GArray *
 make_default_threads (void)
@@ -160,7 +160,7 @@ parse_threads (const gchar *list, GError **error)
   return g_steal_pointer (&threads);
 }
 
-/* The rest */
+/* Functions that read traces, and check all options */
 
 /* Refuses a trace with more threads or queues than a replay can create. */
 static gboolean

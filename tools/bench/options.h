@@ -22,14 +22,14 @@ typedef struct
   gint64 late;
   gboolean what_if;
   gchar *what_if_list; /* NULL: --what-if has no list */
-  gchar *plot;         /* a file; nullable */
+  gchar *plot;         /* the path of the plot; nullable */
   gboolean json, csv, version;
   gchar **surplus;
 
-  /* As parsed */
-  gboolean *has_kind;      /* for each of kinds[] */
-  gboolean *has_measure;   /* for each of measures[] */
-  GArray *threads;         /* guints */
+  /* The options as parsed */
+  gboolean *has_kind;      /* for each of kinds[], TRUE if it is chosen */
+  gboolean *has_measure;   /* for each of measures[], TRUE if it is chosen */
+  GArray *threads;         /* guints: the numbers of threads */
   GPtrArray *traces;       /* the Traces that were read; with --weave only the woven trace */
   GPtrArray *recordings;   /* Recordeds */
   GPtrArray *alternatives; /* Alternatives; NULL: none */

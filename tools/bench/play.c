@@ -12,19 +12,19 @@
 
 typedef struct _Player Player;
 
-/* A play that is running. */
+/* A running play: steps that several threads make. */
 typedef struct
 {
   const Play *play;
   Player *players;
 
-  /* For threads that run at the same time */
+  /* Only for threads that run at the same time */
   pthread_barrier_t barrier;
 
-  /* For threads that take turns; the thread whose turn it is holds the lock */
+  /* Only for threads that take turns: the thread whose turn it is holds the lock */
   pthread_mutex_t lock;
   pthread_cond_t over;
-  guint next; /* step */
+  guint next; /* index of the next step */
   gboolean is_over;
   /* A thread that is about to end; the thread of the next turn joins it; nullable */
   GThread *ended;
@@ -32,17 +32,17 @@ typedef struct
   gboolean has_failed; /* atomic */
 } Stage;
 
-/* A thread of a play. */
+/* A thread that makes steps of a play. */
 struct _Player
 {
   Stage *stage;
   guint index;
-  GThread *thread; /* NULL: it was joined */
-  guint last;      /* its last step */
+  GThread *thread; /* NULL if the thread was joined */
+  guint last;      /* index of the thread's last step */
   /* Signalled under Stage.lock when the turn of this thread comes, or the play is over */
   pthread_cond_t turn;
   GArray *steps;                /* guints: the steps of this thread; only for play_together () */
-  gint64 start, end;            /* nanoseconds */
+  gint64 start, end;            /* times of the clock, in nanoseconds */
   gchar apart[CACHE_LINE_PAIR]; /* the next Player shares no cache line with this one */
 };
 
@@ -144,7 +144,7 @@ join_threads (Stage *stage)
   return !has_failed (stage);
 }
 
-/* In turns */
+/* Functions for threads that take turns */
 
 static void
 find_last_steps (Stage *stage)
@@ -222,8 +222,7 @@ play_in_turn (gpointer data)
   return NULL;
 }
 
-/* Waits until the play is over.  Until then, a thread that ends is joined by the thread of the next
- * turn. */
+/* Waits until the play is over.  Meanwhile the thread of each turn joins the threads that end. */
 static void
 await_end (Stage *stage)
 {
@@ -248,7 +247,7 @@ play_in_turns (const Play *play, GError **error)
   return is_done;
 }
 
-/* Threads that run at the same time */
+/* Functions for threads that run at the same time */
 
 static gpointer
 play_all (gpointer data)

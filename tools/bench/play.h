@@ -28,7 +28,7 @@ typedef struct
  * created. */
 gboolean play_in_turns (const Play *play, GError **error);
 
-/* Makes the steps of all threads at the same time, those of each thread in their order.  Stores the
+/* Runs all threads at the same time.  Each thread makes its own steps in their order.  Stores the
  * nanoseconds from the first start to the last end.  Returns FALSE as play_in_turns () does. */
 gboolean play_together (const Play *play, gint64 *ns, GError **error);
 

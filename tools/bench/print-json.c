@@ -175,8 +175,8 @@ print_element (JsonBuilder *builder, gboolean is_first)
   printf ("%s\n    %s", is_first ? "" : ",", indented);
 }
 
-/* Begins the document.  Prints neither the end of its outermost object nor that of the array of
- * results, which print_row () fills. */
+/* Begins the document.  Leaves the outermost object and the array of results open, because
+ * print_row () adds elements to the array. */
 static void
 begin (const PrintHead *head)
 {

@@ -23,12 +23,12 @@ typedef struct
 typedef struct
 {
   void (*begin) (const PrintHead *head);
-  void (*row) (const PrintHead *head, const Result *row, const Result *last /* NULL: none */);
+  void (*row) (const PrintHead *head, const Result *row, const Result *last /* nullable */);
   void (*table) (const PrintHead *head, const WhatIf *table, gboolean is_first);
   void (*end) (const PrintHead *head, const Results *results);
 } Printer;
 
-/* In print-what-if.c */
+/* These functions are in print-what-if.c. */
 void print_table_text (const PrintHead *head, const WhatIf *table, gboolean is_first);
 void print_table_head_csv (void);
 void print_table_csv (const PrintHead *head, const WhatIf *table, gboolean is_first);

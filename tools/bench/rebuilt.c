@@ -11,7 +11,7 @@ get_recorded (const Rebuilt *self, guint i)
   return self->recorded->objects->pdata[i];
 }
 
-/* Backends */
+/* Functions that make counters for recorded backends */
 
 /* Computes the budget for the counter that stands for a recorded backend.  It is one byte less than
  * least_refused, the smallest total of bytes that the backend refused to reach.  Returns 0, which
@@ -54,7 +54,7 @@ make_backend (Rebuilt *self, RebuiltObject *made, const RecordedObject *object)
   made->is_backend = TRUE;
 }
 
-/* Heaps */
+/* A function that makes heaps */
 
 static TarnAllocator *
 make_heap (const Rebuilt *self, TarnAllocator *upstream, const RecordedObject *object,
@@ -79,7 +79,7 @@ make_heap (const Rebuilt *self, TarnAllocator *upstream, const RecordedObject *o
   return tarn_heap_allocator_new (upstream, &options, error);
 }
 
-/* Pools */
+/* Functions that make pools */
 
 static gsize
 get_limit (const Rebuilt *self, const RecordedObject *object, guint i)
@@ -147,7 +147,7 @@ make_pool (Rebuilt *self, guint i, const RebuiltObject *below, GError **error)
   return made->pool != NULL || self->alternative->has_no_pools;
 }
 
-/* Objects */
+/* Functions that make any object, and queues */
 
 static gboolean
 make_object (Rebuilt *self, guint i, GError **error)
@@ -253,7 +253,7 @@ rebuilt_init (Rebuilt *self, const Recorded *recorded, const Source *source,
   return make_queues (self, error);
 }
 
-/* Counters */
+/* Functions that save and sum up counters */
 
 static void
 count (RebuiltObject *object)

@@ -39,8 +39,8 @@ typedef struct
   /* The peak of each pool's managed bytes in an earlier replay, without the alternative.  Indexed
    * like objects; nullable. */
   const gsize *peaks;
-  RebuiltObject *objects;     /* by the index of the recorded object */
-  gpointer *queues;           /* by the number of the queue, from 1 */
+  RebuiltObject *objects;     /* indexed like the recorded objects */
+  gpointer *queues;           /* indexed by the queue's number, which begins at 1 */
   SimulatedQueues *simulated; /* NULL: queues are the device's */
   Meter *meter;               /* NULL: memory is the device's */
 } Rebuilt;

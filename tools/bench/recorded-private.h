@@ -13,7 +13,7 @@
 typedef struct
 {
   Recorded *recorded;
-  GHashTable *object_index; /* number -> index plus 1 */
+  GHashTable *object_index; /* maps an object's number to its index plus 1 */
   /* For each object, a table from the number of a block to its KnownBlock.  NULL: the object has no
    * table yet. */
   GPtrArray *blocks;
@@ -33,7 +33,7 @@ void recorded_read_numbers (RecordedNumbers *numbers, const RecordedEvent *event
 guint reader_find_object (const Reader *reader, guint64 number);
 RecordedObject *reader_get_object (const Recorded *self, guint index);
 
-/* Reads the steps, when all objects are known; in recorded-steps.c. */
+/* Reads all steps of the recording.  Call it when all objects are known.  (In recorded-steps.c.) */
 gboolean reader_read_steps (Reader *reader, Recording *recording, GError **error);
 
 #endif

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds out how much of its work a queue had completed at a step of a recorded program.  If a block
- * of queue A is freed, and then serves queue B without a wait, then A must have completed an event
+ * Finds out how much work each queue of a recorded program had completed at a step.  If a block of
+ * queue A is freed, and then serves queue B without a wait, then A must have completed an event
  * that was recorded on it after the free.  This file assumes that it was the first such event. */
 
 #include "recorded.h"

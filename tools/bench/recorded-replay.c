@@ -11,7 +11,7 @@
 #include "ring.h"
 
 #define NS_PER_US 1000
-#define STEPS_AT_A_TIME 65536 /* between two updates of the progress line */
+#define STEPS_AT_A_TIME 65536 /* number of steps between two updates of the progress line */
 
 static gchar failed_request; /* never read: FAILED is its address */
 #define FAILED ((gpointer) &failed_request)
@@ -66,7 +66,7 @@ has_run_out (const GError *error)
          || g_error_matches (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE);
 }
 
-/* Bytes, in the recorded order */
+/* Functions that count bytes, only in a replay in the recorded order */
 
 static void
 note_peak (RecordedReplay *self)
@@ -103,7 +103,7 @@ count_free (RecordedReplay *self, gsize size, gboolean is_backend)
     self->backend_bytes -= size;
 }
 
-/* Steps */
+/* Functions that make each kind of step */
 
 static gboolean
 make_object (RecordedReplay *self, const Step *step)
@@ -263,7 +263,7 @@ make_step (RecordedReplay *self, const Step *step)
     }
 }
 
-/* In the recorded order */
+/* Functions that make steps in the recorded order, or only time them */
 
 /* Sets the library's clock to the time of a step.  Unlike other steps, requests were recorded after
  * they were served.  So a request gets the time of the thread's previous step. */
@@ -342,7 +342,7 @@ make_timed (gpointer data, guint i)
   return make_step (self, get_step (self, i));
 }
 
-/* Both */
+/* Functions for both kinds of replay: in the recorded order, and timed */
 
 static guint
 get_thread (gconstpointer data, guint i)

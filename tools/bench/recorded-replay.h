@@ -19,21 +19,21 @@ typedef struct
   Rebuilt *rebuilt;
   /* The replay is only timed: it counts nothing, and keeps all objects until its end. */
   gboolean is_timed;
-  gboolean has_failed; /* set after error; atomic */
+  gboolean has_failed; /* atomic; set after the field error */
   /* TarnBlocks, indexed by Step.block.  NULL: the block is not allocated yet.  FAILED: the request
    * failed, or the block was freed. */
   gpointer *blocks;
   GError *error; /* the error of the thread that failed first; nullable */
 
-  /* Only in the recorded order */
+  /* The fields below are used only in a replay in the recorded order. */
   gint64 *times; /* microseconds: the time of each thread's latest step; 0: none yet */
   guint next_reach, next_room;
-  guint64 n_failures;       /* requests that failed */
-  guint64 n_backend_blocks; /* requests that the backend itself served */
+  guint64 n_failures;       /* number of requests that failed */
+  guint64 n_backend_blocks; /* number of requests that the backend itself served */
   /* Bytes in use that the backend itself serves; needed only if Rebuilt.meter is NULL */
   gsize backend_bytes;
   gsize active, peak_active; /* requested bytes of blocks in use */
-  gsize peak;                /* most bytes of the backend so far */
+  gsize peak;                /* the most bytes that the backend has allocated so far */
   gsize active_at_peak;
 } RecordedReplay;
 

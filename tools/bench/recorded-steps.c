@@ -10,18 +10,18 @@
 
 #include "../trace/progress.h"
 
-/* A block of an object, in use or held. */
+/* A block of an object, in use or cached. */
 typedef struct
 {
-  guint64 number; /* the recording's */
-  guint32 block;  /* Step.block of the latest request */
+  guint64 number; /* the block's number in the recording */
+  guint32 block;  /* the Step.block that the latest request got */
   guint32 freed;  /* the step that freed the block */
   guint16 thread; /* the thread that allocated the block */
   guint16 queue;  /* the last queue that used the block, as recorded */
   gboolean is_active;
 } KnownBlock;
 
-/* Threads and queues */
+/* Functions that number threads and queues */
 
 /* Returns the index that @places has for a number, such as that of a thread.  Adds the number if it
  * is new.  Indices count from 0, in the order in which the numbers first appear. */
@@ -58,7 +58,7 @@ get_queue (Reader *reader, const RecordedEvent *event, guint *queue, GError **er
          || recorded_refuse (error, "it has more than %d queues", RECORDED_MAX_QUEUES);
 }
 
-/* Steps */
+/* Functions that read steps */
 
 static guint32
 get_n_steps (const Reader *reader)
@@ -103,8 +103,9 @@ get_blocks (const Reader *reader, guint object)
   return blocks->pdata[object];
 }
 
-/* Adds a Reach after a request, @step, got a block without a wait, if another queue had used the
- * block before.  The Reach tells how much work that queue must have completed by then. */
+/* Adds a Reach, if a request got a block that another queue had used, and did not wait for that
+ * queue.  @step: the request.  The Reach tells how much work the other queue must have completed
+ * before the request. */
 static void
 note_reach (Reader *reader, const KnownBlock *known, const Step *step)
 {
@@ -224,9 +225,9 @@ set_room (Reader *reader, guint index, guint64 bytes)
   g_array_append_val (reader->recorded->rooms, room);
 }
 
-/* Reads a driver call, which asked a backend for memory or freed some, to find out how many bytes
- * the backend could allocate.  In the recording the call comes before the step that made it.
- * Ignores calls of heaps and pools, which only a damaged recording has: they have no room. */
+/* Reads a driver call that allocated or freed memory of a backend, to find out how many bytes the
+ * backend could allocate.  In the recording, the call comes before the step that made the call.
+ * Ignores calls of heaps and pools.  Only a damaged recording has such calls. */
 static void
 read_call (Reader *reader, const RecordedEvent *event, guint index)
 {

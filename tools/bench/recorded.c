@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Reads a recording in two passes: its objects first, because an object may be described after its
- * first event, and then the steps.  Events that make no sense, because others were lost, are
- * ignored. */
+ * first event, and then the steps.  Ignores events that make no sense because other events were
+ * lost. */
 
 #include "recorded-private.h"
 
@@ -61,7 +61,7 @@ recorded_refuse (GError **error, const gchar *format, ...)
   return FALSE;
 }
 
-/* Objects */
+/* Functions that read objects */
 
 void
 recorded_read_numbers (RecordedNumbers *numbers, const RecordedEvent *event)
@@ -167,7 +167,7 @@ read_objects (Reader *reader, Recording *recording, GError **error)
   return FALSE;
 }
 
-/* The file */
+/* Functions that read the whole file */
 
 static void
 reader_init (Reader *reader, Recorded *recorded)

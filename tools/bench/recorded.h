@@ -9,7 +9,7 @@
 
 #include "common/trace-format-private.h"
 
-/* Limits; programs with more are refused. */
+/* The most threads, queues and objects that a recorded program may have. */
 #define RECORDED_MAX_THREADS 1024
 #define RECORDED_MAX_QUEUES 4096
 #define RECORDED_MAX_OBJECTS 65535
@@ -25,14 +25,14 @@ typedef struct
   gboolean is_known[RECORDED_N_PROPERTIES];
 } RecordedNumbers;
 
-/* A pool, a heap or an allocator. */
+/* A recorded object: a pool, a heap or an allocator. */
 typedef struct
 {
-  guint64 number;                 /* the recording's */
-  TarnTraceClass object_class;    /* 0: unknown, taken for an allocator */
+  guint64 number;                 /* the object's number in the recording */
+  TarnTraceClass object_class;    /* 0: unknown; the object is then taken for an allocator */
   guint upstream;                 /* index of an earlier object; RECORDED_NONE: none */
   gchar *name;                    /* such as "cuda-device"; nullable */
-  RecordedNumbers options;        /* with which the object was created */
+  RecordedNumbers options;        /* the options with which the object was created */
   RecordedNumbers counters;       /* the last recorded values */
   guint64 hits, misses, failures; /* counted from events */
   guint64 n_skipped;              /* requests that failed with an error that is not replayed */
@@ -50,7 +50,7 @@ typedef struct
 /* The kind of a step. */
 typedef enum
 {
-  STEP_MAKE, /* an object */
+  STEP_MAKE, /* creates an object */
   STEP_ALLOCATE,
   STEP_FREE,
   STEP_RECORD_USE,
@@ -59,13 +59,13 @@ typedef enum
   STEP_TRIM,
   STEP_STOP_HOLDING,
   STEP_LIMIT,
-  STEP_END /* an object ends */
+  STEP_END /* ends an object */
 } StepKind;
 
 /* A step. */
 typedef struct
 {
-  guint64 time; /* nanoseconds */
+  guint64 time; /* nanoseconds since the start of the recording */
   /* Bytes.  STEP_ALLOCATE: the requested size.  STEP_TRIM: the bytes to keep.  STEP_LIMIT: the
    * limit. */
   guint64 size;
@@ -73,8 +73,8 @@ typedef struct
    * that failed. */
   guint32 block;
   guint16 object, thread;
-  guint16 queue; /* up to n_queues; 0: none */
-  guint8 kind;   /* StepKind */
+  guint16 queue; /* the queue's index, from 1 up to n_queues; 0: the step has no queue */
+  guint8 kind;   /* a StepKind */
   /* TRUE if the step allocates or uses a block that one thread allocates and another one uses */
   guint8 is_handed_on;
 } Step;
@@ -84,11 +84,11 @@ typedef struct
 typedef struct
 {
   guint32 step;
-  guint32 reached; /* at most step */
+  guint32 reached; /* a number of steps; not more than the field step */
   guint16 queue;
 } Reach;
 
-/* The room of a backend from a step on. */
+/* A change of a backend's room: the most bytes that the backend can allocate from a step on. */
 typedef struct
 {
   guint32 step;
@@ -110,9 +110,9 @@ typedef struct
   guint n_threads, n_queues;
   guint32 n_blocks;
   guint64 n_requests;
-  guint64 n_lost;       /* events */
-  guint64 n_waits;      /* queues or the host waited for other queues */
-  gboolean is_complete; /* the recording has its end */
+  guint64 n_lost;       /* number of events that the recording has lost */
+  guint64 n_waits;      /* how many times queues or the host waited for other queues */
+  gboolean is_complete; /* TRUE if the whole recording is there, up to its end */
 } Recorded;
 
 /* Tells whether a regular file begins like a recording or a snapshot.  Does not read a pipe, whose
@@ -126,8 +126,8 @@ void recorded_free (Recorded *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Recorded, recorded_free)
 
-/* Returns TRUE if a backend's room varied: at one time the backend gave more bytes in all than the
- * total that it refused at another time. */
+/* Returns TRUE if a backend's room varied: the backend refused to reach some total of bytes at one
+ * time, and reached a larger total at another time. */
 gboolean recorded_has_varying_room (const RecordedObject *object);
 
 /* Gets an option.  Returns @otherwise if the recording does not have it. */

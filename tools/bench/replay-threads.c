@@ -103,7 +103,7 @@ make_event (Replay *replay, const TraceEvent *event)
   return event->is_free ? free_block (replay, event) : allocate (replay, event);
 }
 
-/* The replay as a play */
+/* Functions that make a replay with the functions of play.h */
 
 static guint
 get_thread (gconstpointer data, guint i)

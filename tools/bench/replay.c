@@ -64,7 +64,7 @@ replay_clear (Replay *replay)
   g_clear_error (&replay->error);
 }
 
-/* In one thread, without a queue */
+/* Functions for a replay in one thread, without queues */
 
 static gboolean
 make_event (Replay *replay, const TraceEvent *event, GError **error)
@@ -122,7 +122,7 @@ time_all (Replay *replay, gint64 *ns, GError **error)
   return TRUE;
 }
 
-/* Both */
+/* Functions for replays with and without queues */
 
 gboolean
 replay_in_order (Replay *replay, ReplayFunc func, gpointer data, GError **error)

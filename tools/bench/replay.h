@@ -10,12 +10,12 @@
 #include "kinds.h"
 #include "trace.h"
 
-/* A replay. */
+/* The replay of a trace. */
 typedef struct
 {
   const Trace *trace;
   const Source *source;
-  gboolean has_queues; /* has the trace's queues and threads */
+  gboolean has_queues; /* TRUE if the replay has as many queues and threads as the trace */
   /* The upstream of the pool, which only this replay uses.  If it and the pool are NULL,
    * malloc (64) serves all requests. */
   TarnAllocator *allocator;
@@ -23,7 +23,7 @@ typedef struct
   /* TarnBlocks, or pointers from malloc ().  Indexed by TraceEvent.block if has_queues, otherwise
    * by TraceEvent.slot. */
   gpointer *blocks;
-  gpointer *queues; /* by queue_index */
+  gpointer *queues; /* indexed by TraceEvent.queue_index */
   GError *error;    /* the error of the thread that failed first; atomic; nullable */
 } Replay;
 

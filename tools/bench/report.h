@@ -17,8 +17,8 @@ typedef struct
   pthread_mutex_t lock;
   const Printer *printer; /* NULL before report_begin () */
   PrintHead head;
-  const gchar *plot; /* a file; nullable */
-  Results *results;  /* all that was printed */
+  const gchar *plot; /* the path of the plot; nullable */
+  Results *results;  /* all results that were printed */
   gboolean has_ended;
   gboolean is_plotted; /* FALSE: the plot could not be written */
 } Report;

@@ -37,7 +37,7 @@ typedef struct
   gboolean is_unsupported;
 } Result;
 
-/* A moment of a replayed trace. */
+/* The bytes at a moment of a replayed trace. */
 typedef struct
 {
   gdouble time;            /* nanoseconds since the start of the trace */
@@ -52,13 +52,13 @@ typedef struct
   gchar *name;
   guint64 n_allocations;
   gsize peak_managed, peak_active; /* bytes */
-  GArray *points;                  /* TracePoints; a sample */
+  GArray *points;                  /* a sample of the trace's moments, as TracePoints */
 } TraceResult;
 
 /* All results. */
 typedef struct
 {
-  GPtrArray *rows;   /* Results */
+  GPtrArray *rows;   /* Results: the rows */
   GPtrArray *traces; /* TraceResults */
   GPtrArray *tables; /* WhatIfs */
 } Results;

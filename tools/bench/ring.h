@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * A ring: a bounded lock-free queue from one thread, the producer, to another one, the consumer.
- * Each of the two counts its items, and keeps a copy of the other one's count.  It reads the other
- * one's count again only if the ring seems to be full or empty.  The two threads write their counts
- * to different cache lines. */
+ * Each thread counts its items, and keeps a copy of the other thread's count.  A thread reads the
+ * other thread's count again only if the ring seems to be full or empty.  The two threads write
+ * their counts to different cache lines. */
 
 #ifndef RING_H
 #define RING_H
@@ -12,8 +12,8 @@
 #include <glib.h>
 
 #define RING_ITEMS 256      /* a power of two */
-#define RING_SPINS 64       /* before the thread yields */
-#define CACHE_LINE_PAIR 128 /* bytes: some processors fetch two lines at a time */
+#define RING_SPINS 64       /* number of calls of ring_wait () between two yields */
+#define CACHE_LINE_PAIR 128 /* bytes of two cache lines: some processors fetch two at a time */
 
 /* A ring.
  *
@@ -30,7 +30,7 @@ typedef struct
   gpointer items[RING_ITEMS];
 } Ring;
 
-/* Waits a little; yields now and then. */
+/* Waits a short time.  Every RING_SPINS calls, yields the processor to other threads. */
 static inline void
 ring_wait (guint *spins)
 {

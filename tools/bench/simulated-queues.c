@@ -20,10 +20,10 @@ struct _SimulatedQueues
   GPtrArray *queues; /* Queues */
   Steps *steps;      /* one for each thread */
   guint n_threads;
-  guint64 lag; /* steps */
+  guint64 lag; /* number of steps by which the device is behind the host */
 };
 
-/* A queue. */
+/* A simulated queue. */
 typedef struct
 {
   const SimulatedQueues *of;
@@ -35,8 +35,8 @@ typedef struct
 typedef struct
 {
   const SimulatedQueues *of;
-  Queue *queue; /* NULL: all queues */
-  guint64 step; /* number of steps that had begun */
+  Queue *queue; /* NULL if the event is on all queues */
+  guint64 step; /* number of steps that had begun when the event was recorded */
 } Event;
 
 SimulatedQueues *
@@ -107,7 +107,7 @@ count_steps (const SimulatedQueues *queues)
   return n;
 }
 
-/* For TarnAllocatorOps */
+/* Functions for TarnAllocatorOps */
 
 static gboolean
 queue_ref (gpointer unused, gpointer queue, gboolean *in_order, GError **error)

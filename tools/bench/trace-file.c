@@ -49,7 +49,7 @@ read_number (const gchar *text, const gchar *column, guint line, guint64 *number
   return TRUE;
 }
 
-/* Reads a thread or a queue, which may be empty. */
+/* Reads the number of a thread or a queue.  If the text is empty, the number is 0. */
 static gboolean
 read_optional (const gchar *text, const gchar *column, guint line, guint64 *number, GError **error)
 {

@@ -13,21 +13,21 @@
 
 #define N_BATCHES 40
 #define N_LAYERS 12
-#define BATCH 4         /* texts */
-#define MIN_LENGTH 16   /* words in a text */
-#define MAX_LENGTH 1024 /* keeps less than a GiB in use */
-#define N_WRITTEN 24    /* words */
-#define WIDTH 512       /* numbers that describe a word */
-#define N_HEADS 4       /* attention heads: each relates every word to every other one */
-#define NUMBER 2        /* bytes */
-#define INDEX 8         /* bytes: the number of a word */
+#define BATCH 4         /* number of texts in a batch */
+#define MIN_LENGTH 16   /* fewest words in a text */
+#define MAX_LENGTH 1024 /* most words in a text; keeps less than 1 GiB in use */
+#define N_WRITTEN 24    /* number of words in a text that the model writes */
+#define WIDTH 512       /* number of numbers that describe a word */
+#define N_HEADS 4       /* number of attention heads; each relates every word to every other one */
+#define NUMBER 2        /* bytes of a number that describes a word */
+#define INDEX 8         /* bytes of an index: the number that stands for a word */
 #define SECONDS_APART 1e-6
 
 enum
 {
   LEARNER = 1,
   READER,
-  /* Has a queue, but no thread: */
+  /* SENDER has a queue, but no thread. */
   SENDER
 };
 

@@ -11,10 +11,11 @@
  * far. */
 typedef struct
 {
-  GHashTable *live; /* a block's id -> the TraceEvent that allocates it */
+  GHashTable *live; /* maps a block's id to the TraceEvent that allocates the block */
   GArray *unused;   /* guints: free slots */
   guint64 active;   /* bytes */
-  /* number of a thread or queue -> index, counted from 0 in the order of first appearance */
+  /* Map the number of a thread or a queue to its index.  Indices count from 0, in the order in
+   * which the numbers first appear. */
   GHashTable *threads, *queues;
 } State;
 
@@ -132,7 +133,7 @@ trace_new (const gchar *name, GArray *events, GError **error)
   state_init (&state);
   trace->name = g_strdup (name);
   trace->events = events;
-  g_array_sort (events, compare_times); /* stable */
+  g_array_sort (events, compare_times); /* the sort is stable */
   for (guint i = 0; i < events->len; i++)
     {
       TraceEvent *event = &g_array_index (events, TraceEvent, i);

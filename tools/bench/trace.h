@@ -15,7 +15,7 @@ typedef struct
   guint64 id;            /* the block's id in the file */
   guint64 size;          /* bytes; in the file only allocations have a size */
   guint64 thread, queue; /* 0: none */
-  guint line;            /* in the file; 0: the trace was made up */
+  guint line;            /* line number in the file; 0: the trace was made up */
   guint slot;            /* the block's slot, unique among blocks in use; below n_slots */
   guint block;           /* the block's index, unique among all blocks; below n_allocations */
   guint thread_index;    /* below n_threads */
@@ -27,7 +27,7 @@ typedef struct
   gboolean has_other_queue;
 } TraceEvent;
 
-/* A trace. */
+/* A trace: the events of a program, in the order of their times. */
 typedef struct
 {
   gchar *name;
@@ -35,7 +35,7 @@ typedef struct
   guint n_slots;
   /* Threads that have events.  All events that name no thread count as one more thread. */
   guint n_threads;
-  guint n_queues; /* queues that are named */
+  guint n_queues; /* number of queues that events name */
   guint64 n_allocations;
   guint64 peak_active; /* bytes */
 } Trace;
@@ -45,13 +45,13 @@ typedef struct
 Trace *trace_read (const gchar *path, GError **error);
 
 /* Weaves traces into one, as if their programs ran at the same time.  Stretches all traces to the
- * duration of the longest one.  Traces do not share threads or queues.  Blocks that name no queue
- * get a queue that is made for them, one for each trace.  An error names the traces. */
+ * duration of the longest one.  Traces do not share threads or queues.  For each trace, one more
+ * queue serves the blocks that name no queue.  An error names the traces. */
 Trace *traces_weave (const GPtrArray *traces, GError **error);
 
 /* Makes up traces: an array of Traces. */
 GPtrArray *traces_make (void);
-Trace *trace_make_model (void); /* the language model's trace, one of these */
+Trace *trace_make_model (void); /* makes the language model's trace for traces_make () */
 
 void trace_free (Trace *trace);
 

@@ -14,8 +14,8 @@
 typedef struct
 {
   gchar *label;
-  gsize peak_managed; /* bytes of the backend at the peak */
-  gsize peak_active;  /* requested bytes in use at the peak */
+  gsize peak_managed; /* bytes that the backend had allocated at its peak */
+  gsize peak_active;  /* most requested bytes that were in use at a time */
   gdouble ratio;      /* peak_managed / peak_active; NAN: nothing was in use */
   /* The share of the backend's bytes that were not in use when these bytes were at their peak.
    * NAN: the backend allocated nothing. */
@@ -23,7 +23,7 @@ typedef struct
   /* The share of served requests that needed no driver call.  NAN: pools served no request. */
   gdouble hit_share;
   guint64 calls;    /* calls that asked the backend for memory, plus moves of segments */
-  guint64 failures; /* requests that failed */
+  guint64 failures; /* number of requests that failed */
   gboolean has_time;
   Spread ns;    /* nanoseconds of a step */
   gchar *error; /* why the alternative could not be tried; nullable */
@@ -36,7 +36,7 @@ typedef struct
   guint64 recorded, replayed;
 } Difference;
 
-/* A table. */
+/* A table: the alternatives for one recording on one kind of memory. */
 typedef struct
 {
   gchar *device; /* the device's place, or "none" */
@@ -47,7 +47,7 @@ typedef struct
   guint n_steps;
   /* WhatIfRows: first the program as recorded, then the alternatives, from the best to the worst */
   GPtrArray *rows;
-  guint n_compared;       /* counters that were compared */
+  guint n_compared;       /* number of counters that were compared */
   GPtrArray *differences; /* Differences */
   GPtrArray *notes;       /* texts: why counters may differ, or are not compared */
 } WhatIf;
@@ -58,9 +58,9 @@ void what_if_free (WhatIf *self);
 /* Adds a row at the end, which the caller fills. */
 WhatIfRow *what_if_add (WhatIf *self, const gchar *label);
 
-/* Sorts the rows, except the first one, from the best to the worst alternative.  The better one has
- * fewer failures; if these are equal, a lower peak of managed bytes; if these are equal, too, fewer
- * calls.  Alternatives that could not be tried come last. */
+/* Sorts the rows, except the first one, from the best to the worst alternative.  Compares first the
+ * number of failures, then the peak of managed bytes, and then the number of calls; less is better.
+ * Alternatives that could not be tried come last. */
 void what_if_sort (WhatIf *self);
 
 /* Tells whether any alternative could not be tried. */

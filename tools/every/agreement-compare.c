@@ -7,12 +7,11 @@
 
 #include "agreement-private.h"
 
-/* Limit for expected lines that are not at their places.  Expected and printed lines with the same
- * key or skeleton are compared as two lists (with EXPECT_WORDS, all lines that are left).  An
- * expected line is at its place if it fits the printed line with the same index.  If more expected
- * lines of a list than this are not at their places, the comparison ends at the first of them that
- * the run did not print.  The work to search for the later ones, too, would grow with the square of
- * their number. */
+/* The largest number of expected lines in a list that may be out of place.  A list has the expected
+ * lines with one key or one skeleton (or, with EXPECT_WORDS, all lines that are left).  An expected
+ * line is in place if it fits the printed line with the same index.  If more lines are out of
+ * place, the comparison ends at the first line that the run did not print: the time to search for
+ * all of these lines would grow with the square of their number. */
 #define MAX_MISSING 2000
 
 /* A decimal that varied only by rounding may lie outside the range of its values in the good runs.

@@ -25,10 +25,10 @@ typedef enum
  * Invariant: min <= max, unless one is NaN.  If text is not NULL, is_rounded is FALSE. */
 typedef struct
 {
-  gchar *text;            /* the number as each run printed it; NULL: it varies */
-  gboolean is_rounded;    /* it varies only by rounding; then its value is compared */
-  gboolean rises, falls;  /* from each run to the next */
-  gdouble last, min, max; /* in the runs */
+  gchar *text; /* the number, if each run printed the same text; NULL if the number varies */
+  gboolean is_rounded; /* TRUE if the number varies only by rounding; its value is then compared */
+  gboolean rises, falls;  /* TRUE if the number rises, or falls, from each run to the next */
+  gdouble last, min, max; /* value in the last run; least and greatest value in all runs */
 } ExpectNumber;
 
 /* A line that each run has.
@@ -38,10 +38,10 @@ typedef struct
 {
   ExpectKind kind;
   guint number;    /* the line number in the first run, from 1 */
-  gchar *key;      /* with EXPECT_WHOLE */
-  gchar *skeleton; /* with EXPECT_NUMBERS */
+  gchar *key;      /* only with EXPECT_WHOLE */
+  gchar *skeleton; /* only with EXPECT_NUMBERS */
   GArray *numbers; /* ExpectNumbers, one for each LINE_NUMBER of the skeleton */
-  gchar **words;   /* with EXPECT_WORDS; "" for a word that varies */
+  gchar **words;   /* only with EXPECT_WORDS; "" for a word that varies */
 } Expected;
 
 /* The lines on which several runs agree.
@@ -63,7 +63,7 @@ struct _Agreement
   GHashTable *free_skeletons;
 };
 
-/* Orders pointers to Expected by the place of their lines in the first run. */
+/* Compares two pointers to Expected by their lines' numbers in the first run, for sorting. */
 gint agreement_compare_places (gconstpointer a, gconstpointer b);
 
 /* Counts the bytes that two texts have in common at the start. */

@@ -82,7 +82,7 @@ count_in_runs (const GPtrArray *tables, const gchar *text, guint *min, guint *ma
     }
 }
 
-/* Learning */
+/* Functions that learn which lines to expect */
 
 static GPtrArray *
 sort_runs (const GPtrArray *runs, LineGetText get)
@@ -151,8 +151,8 @@ end_number (ExpectNumber *number)
          && number->max - number->min <= ROUNDING * MAX (fabs (number->max), fabs (number->min));
 }
 
-/* Learns the numbers of one line from all runs.  In each run it is the line at @place among the
- * lines with @skeleton. */
+/* Learns the numbers of one line from all runs.  In each run, this line has the index @place among
+ * the lines with @skeleton. */
 static GArray *
 learn_line (const GPtrArray *tables, const gchar *skeleton, guint place)
 {

@@ -27,7 +27,7 @@
 #include "verdict.h"
 
 #define MAX_ERROR_LINES 8  /* lines shown of a failed program's standard error */
-#define MAX_FOUND_LINES 30 /* lines shown of it if TARN_DEBUG found mistakes or leaks */
+#define MAX_FOUND_LINES 30 /* lines of standard error shown if TARN_DEBUG found mistakes */
 
 /* Numbers of good runs.  FEW_GOOD is the number at first.  MORE_GOOD is for output that varies, or
  * a trial's output that seems to be wrong.  MOST_GOOD is for both at once. */
@@ -43,12 +43,12 @@
 typedef struct
 {
   const EverySettings *settings;
-  gchar *folder;        /* has the reports */
+  gchar *folder;        /* path of the folder that has the reports */
   GPtrArray *good;      /* Trials: the good runs */
   Agreement *agreement; /* learned from the output of good runs; NULL before these have run */
   gboolean is_over;     /* standard output is closed: nobody reads the results */
   Verdict verdict;
-  GPtrArray *trials; /* Trials in the order in which they are printed; NULL when printed */
+  GPtrArray *trials; /* Trials in the order in which they are printed; a printed Trial is NULL */
   guint n_started, n_running, n_printed;
   guint n[3]; /* number of trials with each TapResult */
   gboolean has_color;
@@ -71,7 +71,7 @@ start (Session *session, Trial *trial, const gchar *name)
   trial_start (trial, &trial_settings, report, on_ended, session);
 }
 
-/* The plan */
+/* Functions that plan the trials, and print the plan */
 
 static gint
 compare_ranks (gconstpointer a, gconstpointer b)
@@ -194,7 +194,7 @@ print_plan (const Session *session)
   g_list_free (calls);
 }
 
-/* Printing a trial */
+/* Functions that print the result of a trial */
 
 static void
 print_errors (const Trial *trial)
@@ -289,7 +289,7 @@ on_ended (Trial *trial, gpointer data)
     trial_drop_output (trial);
 }
 
-/* The loop */
+/* Functions that run the main loop, and kill programs */
 
 static void
 kill_trial (const Trial *trial)
@@ -343,7 +343,7 @@ wait_for_more (Session *session)
   return FALSE;
 }
 
-/* The runs */
+/* Functions that run the program without a fault */
 
 static void
 bail_out (const gchar *problem)
@@ -459,7 +459,7 @@ learn_more (Session *session)
   return TRUE;
 }
 
-/* The points */
+/* Functions that run the trials, and print their points */
 
 static void
 find_difference (Session *session, Trial *trial)

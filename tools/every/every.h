@@ -8,18 +8,18 @@
 
 #include <glib.h>
 
-/* Settings from the command line. */
+/* The settings of --every, from the command line. */
 typedef struct
 {
-  gchar **program;     /* with its arguments */
-  gchar **environment; /* has the layer's path */
-  gchar **calls;       /* names; NULL: all that the program calls */
-  gchar *budget;       /* bytes of each run; nullable */
+  gchar **program;     /* the program and its arguments */
+  gchar **environment; /* the program's environment, which has the layer's path */
+  gchar **calls;       /* names of calls; NULL: all calls that the program makes */
+  gchar *budget;       /* the memory budget of each run, in bytes; nullable */
   gchar *debug;        /* value of TARN_DEBUG in each run; nullable */
   gboolean all;        /* all later calls of the name fail as well */
-  gint jobs;           /* runs at once */
-  gint max;            /* runs in all; 0: no limit */
-  gdouble timeout;     /* seconds of each run; 0: none */
+  gint jobs;           /* the most runs at a time */
+  gint max;            /* the most runs in all; 0: no limit */
+  gdouble timeout;     /* time limit of each run, in seconds; 0: none */
   GArray *statuses;    /* gints: exit statuses that are right; NULL: any */
   gboolean ignores_leaks;
 } EverySettings;

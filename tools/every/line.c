@@ -11,7 +11,7 @@
 
 #define DAY 86400.0 /* seconds */
 
-/* Words behind a number, in lower case, that make it a duration or a rate. */
+/* Words after a number, in lower case, that make the number a duration or a rate. */
 static const gchar *const units[] = {
   "s",           "ms",           "us",         "\xc2\xb5s",   "\xce\xbcs",   "ns",
   "sec",         "secs",         "msec",       "msecs",       "usec",        "usecs",
@@ -47,7 +47,7 @@ clear_number (gpointer data)
   g_free (((LineNumber *) data)->text);
 }
 
-/* Numbers */
+/* Functions that measure the length of numbers */
 
 static gsize
 count_digits (const gchar *text)
@@ -156,7 +156,7 @@ measure_number (const Reader *reader, gboolean *is_decimal)
   return length > 0 ? sign + length : 0;
 }
 
-/* Durations, rates and times */
+/* Functions that find durations, rates and times */
 
 static gboolean
 has_word (const gchar *const *words, gsize n, const gchar *word)
@@ -167,8 +167,8 @@ has_word (const gchar *const *words, gsize n, const gchar *word)
   return FALSE;
 }
 
-/* Gets the length of a unit behind a number, with the blanks before it.  Returns 0 if the unit is
- * neither a unit of time nor of a rate. */
+/* Gets the length of a unit after a number, with the blanks before the unit.  Returns 0 if the unit
+ * is neither a unit of time nor a unit of a rate. */
 static gsize
 measure_unit (const gchar *text)
 {
@@ -216,7 +216,7 @@ is_now (gdouble value)
   return FALSE;
 }
 
-/* Reading */
+/* Functions that split a line */
 
 static void
 add_opaque (Reader *reader, gsize length)

@@ -85,7 +85,7 @@ set_count (GHashTable *counts, const gchar *name, guint64 value)
   g_hash_table_replace (counts, g_strdup (name), count);
 }
 
-/* The report */
+/* Functions that read the report */
 
 /* Reads a line "found PID KIND TEXT", and keeps the TEXT of the first such line. */
 static void
@@ -152,7 +152,7 @@ read_report (Trial *trial)
   g_clear_pointer (&trial->report, g_free);
 }
 
-/* The program */
+/* Functions that run the program */
 
 static void
 on_output (gpointer data, gboolean is_error, const gchar *bytes, gsize length, gdouble seconds)

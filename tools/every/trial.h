@@ -22,32 +22,32 @@ struct _Trial
   guint64 number;
   gboolean all; /* all later calls of that name fail as well */
 
-  Process *process; /* while it runs */
+  Process *process; /* the program's process; NULL unless it runs */
   /* The file into which the OpenCL layer and Tarn's core library report; NULL after it was read */
   gchar *report;
   gboolean is_done;
 
-  /* Results; NULL before the trial was started: */
+  /* The results.  Pointers are NULL before the trial was started. */
   ProcessEnd end;
   gint code;
   gchar *error; /* why the program could not be run; nullable */
   gint error_code;
-  GString *output;     /* its standard output; NULL when it is not needed any more */
+  GString *output;     /* the program's standard output; NULL when it is not needed any more */
   gchar *difference;   /* a line of output that differs from good runs; nullable */
-  GString *errors;     /* its standard error */
+  GString *errors;     /* the program's standard error */
   gboolean has_failed; /* the call that should fail did */
   gchar *mistake;      /* the first mistake that TARN_DEBUG found; nullable */
   gchar *leak;         /* the first leak that TARN_DEBUG found; nullable */
   gboolean has_layer;  /* the program loaded the layer */
-  guint64 n_buffers;   /* buffers that the program created, as far as the layer reported */
-  guint64 n_served;    /* buffers that the layer's pool served, as reported */
+  guint64 n_buffers;   /* number of buffers that the program created, as the layer reported */
+  guint64 n_served;    /* number of buffers that the layer's pool served, as the layer reported */
   gboolean has_pool;   /* the layer's pool served something, so Tarn's counts include that pool's
                           requests and bytes */
-  /* A call's name -> guint64 *: how many times the call was made, in the process that made it most
-   * often */
+  /* Maps a call's name to a guint64 *: how many times the call was made, in the process that made
+   * it most often */
   GHashTable *calls;
-  /* A kind of object -> guint64 *: how many objects of the kind all processes together left at the
-   * end */
+  /* Maps a kind of object to a guint64 *: how many objects of the kind all processes together left
+   * at the end */
   GHashTable *left;
 
   void (*ended) (Trial *trial, gpointer user_data);
@@ -59,14 +59,14 @@ struct _Trial
 Trial *trial_new (const gchar *call, guint64 number, gboolean all);
 void trial_free (Trial *trial);
 
-/* Frees its standard output, which may be long. */
+/* Frees the program's standard output, which may be long. */
 void trial_drop_output (Trial *trial);
 
 /* Settings that all trials of a program have in common. */
 typedef struct
 {
-  gchar **program;     /* with its arguments */
-  gchar **environment; /* has the layer's path */
+  gchar **program;     /* the program and its arguments */
+  gchar **environment; /* the program's environment, which has the layer's path */
   const gchar *budget; /* nullable */
   const gchar *debug;  /* value of TARN_DEBUG for the layer's pool; NULL: no pool */
   gdouble timeout;     /* seconds; 0: none */
@@ -81,8 +81,8 @@ void trial_start (Trial *trial, const TrialSettings *settings, const gchar *repo
  * g_free (). */
 gchar *trial_get_fault (const Trial *trial);
 
-/* Gets the number of a name in trial->calls or trial->left.  Returns 0 if the table does not have
- * the name. */
+/* Gets the count that trial->calls or trial->left has for a name.  Returns 0 if the table does not
+ * have the name. */
 guint64 trial_get_count (GHashTable *counts, const gchar *name);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Trial, trial_free)

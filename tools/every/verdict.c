@@ -105,8 +105,8 @@ append_leaked (GString *text, const gchar *kind, guint64 n)
                           g_str_equal (kind, FAULTS_REQUESTS) ? "bytes of Tarn's" : kind);
 }
 
-/* Describes the objects that the trial leaves beyond those that a good run leaves.  Returns NULL if
- * there are none. */
+/* Describes the objects that the trial leaked: it left more objects of a kind than a good run
+ * leaves.  Returns NULL if there are none. */
 static gchar *
 find_leak (const Verdict *verdict, const Trial *trial)
 {
@@ -119,8 +119,8 @@ find_leak (const Verdict *verdict, const Trial *trial)
       guint64 usual = trial_get_count (verdict->good->left, kind);
       guint64 n = trial_get_count (trial->left, kind);
 
-      /* These are bytes that Tarn has not returned to the driver at the end.  The layer's pool
-       * caches them; the program did not leak them. */
+      /* These bytes are memory that Tarn has not returned to the driver at the end.  The layer's
+       * pool caches the memory; the program did not leak it. */
       if (trial->has_pool && g_str_equal (kind, FAULTS_REQUESTS))
         continue;
       if (n > usual)

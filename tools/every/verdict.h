@@ -10,15 +10,15 @@
 /* Settings and data by which trials are judged. */
 typedef struct
 {
-  GArray *statuses; /* gints: right exit statuses, 128+N for signal N; NULL: all except those of
-                       crashes */
+  GArray *statuses; /* gints: right exit statuses, 128+N for signal N; NULL: all are right, except
+                       those of crashes */
   gboolean ignores_leaks;
   gdouble timeout;   /* seconds, for messages */
   const Trial *good; /* a run without a fault */
 } Verdict;
 
-/* Tells whether the trial must print the same as good runs.  It must if no statuses are given and
- * its exit status is 0, because 0 means that all went well. */
+/* Tells whether the trial must print the same as good runs.  The trial must do so if no statuses
+ * are given and its exit status is 0, because 0 means that all went well. */
 gboolean verdict_compares_output (const Verdict *verdict, const Trial *trial);
 
 /* Describes what is wrong with a trial.  Set trial->difference before the call.  Returns NULL if

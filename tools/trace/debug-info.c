@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Each file has its own Dwfl, because several files of a recording may have had the same addresses,
- * one after the other.  An address in a Dwfl is the file's own address plus a bias, which libdwfl
- * chooses.  libdwfl itself asks debuginfod if DEBUGINFOD_URLS is set. */
+ * Finds functions and lines by libdwfl.  Each file has its own Dwfl, because several files of a
+ * recording may have had the same addresses, one after the other.  An address in a Dwfl is the
+ * file's own address plus a bias, which libdwfl chooses.  libdwfl itself asks debuginfod if
+ * DEBUGINFOD_URLS is set. */
 
 #include <config.h>
 
@@ -45,11 +46,11 @@ struct _DebugInfo
   /* The number to add to an address of the debugging information to get the address in the
    * module */
   Dwarf_Addr dwarf_bias;
-  GArray *units;         /* of Range, by start */
-  GHashTable *functions; /* a unit's offset -> GArray of Range, by start */
+  GArray *units;         /* an array of Range, sorted by start */
+  GHashTable *functions; /* maps a unit's offset to a GArray of Range, sorted by start */
 };
 
-/* Files */
+/* Functions that open files */
 
 /* Tells whether an open file has the build-id @build_id. */
 static gboolean
@@ -101,7 +102,7 @@ report_file (Dwfl *dwfl, const gchar *path, const GByteArray *build_id, GError *
       close (file);
       return NULL;
     }
-  module = dwfl_report_elf (dwfl, path, path, file, 0, TRUE); /* takes the file */
+  module = dwfl_report_elf (dwfl, path, path, file, 0, TRUE); /* takes over the file */
   if (module == NULL)
     {
       g_set_error_literal (error, G_FILE_ERROR, G_FILE_ERROR_FAILED, dwfl_errmsg (-1));
@@ -198,7 +199,7 @@ debug_info_free (DebugInfo *self)
   g_free (self);
 }
 
-/* Ranges */
+/* Functions that find ranges of addresses */
 
 static gint
 compare_ranges (gconstpointer a, gconstpointer b)
@@ -259,7 +260,7 @@ list_units (Dwarf *dwarf)
   return units;
 }
 
-/* Functions */
+/* Functions that list the functions of a unit */
 
 static gboolean
 may_have_functions (gint tag)
@@ -333,7 +334,7 @@ get_name (Dwarf_Die *die)
   return g_strdup (name != NULL ? name : dwarf_diename (die));
 }
 
-/* Lines */
+/* Functions that find lines and inlined functions */
 
 /* Makes a path absolute if it is relative to the folder in which the compiler ran. */
 static gchar *

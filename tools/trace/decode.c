@@ -216,7 +216,7 @@ read_interned (Cursor *cursor, const gchar *name, Definitions *definitions, gboo
   return result;
 }
 
-/* Definitions */
+/* Functions that decode definitions */
 
 static DecodeResult
 read_string (Cursor *cursor, Definitions *definitions, gboolean is_first, GError **error)
@@ -294,7 +294,7 @@ read_stack (Cursor *cursor, Definitions *definitions, gboolean is_first, GError 
   return DECODE_DONE;
 }
 
-/* Threads and objects */
+/* Functions that decode threads and objects */
 
 static DecodeResult
 read_thread (Cursor *cursor, StreamState *state, Definitions *definitions, gboolean is_first,
@@ -370,7 +370,7 @@ read_object (Cursor *cursor, Definitions *definitions, gboolean is_first, GArray
   return read_properties (cursor, properties, event, error);
 }
 
-/* Events */
+/* Functions that decode events */
 
 static DecodeResult
 read_field (Cursor *cursor, StreamState *state, const Field *field, RecordedEvent *event,

@@ -9,7 +9,7 @@
 #include "definitions.h"
 #include "recording.h"
 
-/* The sorts of numbers that are written as differences.  A difference is that from the previous
+/* The sorts of numbers that are written as differences: each as the difference from the previous
  * number of the same sort. */
 typedef enum
 {
@@ -50,7 +50,7 @@ typedef struct
   const gchar *thread_name; /* owned by the definitions; nullable */
   guint64 object, queue, tag;
   guint64 stack;           /* stack of the next request; 0: none */
-  gboolean is_nested;      /* the next request is nested */
+  gboolean is_nested;      /* the next request is nested: another allocator's backend makes it */
   guint64 latest[N_SORTS]; /* the latest number of each sort */
 } StreamState;
 
@@ -59,7 +59,7 @@ typedef struct
  * Invariant: file <= at <= end. */
 typedef struct
 {
-  const guchar *file; /* the first byte of the file; places in errors count from it */
+  const guchar *file; /* the first byte of the file; error messages state offsets from this byte */
   const guchar *at, *end;
   guint64 n_missing; /* bytes of the packet beyond the end of the file */
 } Cursor;
@@ -85,7 +85,7 @@ gboolean decode_is_returned (TarnTraceKind kind);
 /* Tells whether events of this kind are requests, which have a queue, a tag and a stack. */
 gboolean decode_is_request (TarnTraceKind kind);
 
-/* Decodes the event at @cursor, and moves the cursor behind the event.  The cursor must not be at
+/* Decodes the event at @cursor, and moves the cursor to the next event.  The cursor must not be at
  * its end.  In the first pass (@is_first), adds a definition to @definitions, and checks the
  * event's texts.  Overwrites @properties. */
 DecodeResult decode_event (Cursor *cursor, StreamState *state, Definitions *definitions,

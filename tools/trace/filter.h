@@ -8,7 +8,7 @@
 
 #include "objects.h"
 
-/* The texts of the options; NULL for those that were not given. */
+/* The texts of the options.  A text is NULL if its option was not given. */
 typedef struct
 {
   gchar *object, *thread, *queue, *tag, *kinds, *from, *to;
@@ -46,8 +46,8 @@ gboolean filter_has_event (const Filter *self, const Objects *objects, const Rec
                            const RecordedEvent *event);
 
 /* Tells whether the filter selects the request that a block serves.  Later events of the block
- * belong to that request.  Without --object the filter selects only requests of the program, and
- * not those of a pool to its upstream. */
+ * belong to that request.  Without --object, the filter selects requests of the program, but no
+ * requests of a pool to its upstream. */
 gboolean filter_has_block (const Filter *self, const Recording *recording, const Object *object,
                            const Block *block);
 

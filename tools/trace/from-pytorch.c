@@ -37,7 +37,7 @@ typedef struct
   const gchar *path;
   PytorchTrace *trace;
   GHashTable *live; /* Lives by their addresses */
-  GHashTable *seen; /* addresses in any entry */
+  GHashTable *seen; /* a set of the addresses in all entries */
   /* The number of ids that were given so far; the times of the first and the latest entry, in us */
   guint64 n_ids, start, latest;
   gboolean has_start;
@@ -56,7 +56,7 @@ static gboolean G_GNUC_PRINTF (3, 4)
   return FALSE;
 }
 
-/* Members */
+/* Functions that get members of JSON objects */
 
 static JsonNode *
 get_node (JsonObject *object, const gchar *key)
@@ -100,7 +100,7 @@ get_element (JsonArray *array, guint i)
   return JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
 }
 
-/* Blocks */
+/* Functions that add blocks and lines of the trace */
 
 static void
 insert_live (Reader *reader, guint64 address, guint64 id)
@@ -158,7 +158,7 @@ add_allocation (Reader *reader, guint64 time, guint64 address, guint64 size, gui
   insert_live (reader, address, line.id);
 }
 
-/* Entries */
+/* Functions that read the entries */
 
 /* Gets the nanoseconds from the first entry to an entry at @time, in microseconds.  If @time is
  * before the previous entry, the previous entry's time counts instead.  Otherwise tarn-bench, which
@@ -209,7 +209,7 @@ read_trace (Reader *reader, JsonArray *trace, GError **error)
   return TRUE;
 }
 
-/* Blocks at the end */
+/* Functions that read the blocks at the end */
 
 static void
 read_blocks (Reader *reader, JsonObject *segment)
@@ -249,7 +249,7 @@ read_segments (Reader *reader, JsonArray *segments, guint64 device)
     }
 }
 
-/* Devices */
+/* Functions that choose the device, and load the file */
 
 static JsonArray *
 get_trace (JsonArray *traces, guint i)

@@ -19,7 +19,8 @@ typedef struct
 typedef struct
 {
   guint64 time, bytes;
-  GArray *by_tag, *by_stack; /* Holders, the largest first; by_stack is empty without stacks */
+  /* Holders, the largest first.  by_stack is empty if the recording has no stacks. */
+  GArray *by_tag, *by_stack;
 } Peak;
 
 /* The place of the peak in a recording. */

@@ -19,7 +19,7 @@ typedef struct
   gchar *message; /* the program prints this text if another program cuts the file */
 } Map;
 
-static GArray *maps; /* of Map; entries stay until the program ends */
+static GArray *maps; /* an array of Map; entries stay until the program ends */
 
 static void
 print (const gchar *message)
@@ -71,14 +71,15 @@ add (const gchar *path, gconstpointer start, gsize size)
   g_array_append_val (maps, map);
 }
 
-/* Refuses folders, pipes and devices, of which a map fails without a clear reason. */
+/* Refuses folders, pipes and devices: g_mapped_file_new () would fail for them without a clear
+ * reason. */
 static gboolean
 check_regular (const gchar *path, GError **error)
 {
   GStatBuf info;
 
   if (g_stat (path, &info) != 0 || S_ISREG (info.st_mode))
-    return TRUE; /* g_mapped_file_new () says what is wrong, if anything is */
+    return TRUE; /* if g_stat () failed, g_mapped_file_new () reports the error */
   g_set_error (error, G_FILE_ERROR, G_FILE_ERROR_FAILED, "%s: %s", path,
                S_ISDIR (info.st_mode) ? "is a folder" : "is not a regular file");
   return FALSE;

@@ -23,11 +23,12 @@ struct _Objects
   /* The threads that have called the driver for memory since their latest request to a pool.  A
    * request calls the driver before its own event. */
   GHashTable *callers;
-  /* The threads whose latest request was nested: the memory of the next allocation of a backend in
-   * the thread is not the driver's. */
+  /* The threads whose latest request was nested: another allocator's backend made the request.
+   * When a backend then allocates memory in such a thread, that memory does not come from the
+   * driver. */
   GHashTable *nested;
-  GHashTable *covered;                     /* the addresses of such memory */
-  guint64 driver_bytes, peak_driver_bytes; /* that allocators have from the driver */
+  GHashTable *covered;                     /* addresses of memory for nested requests */
+  guint64 driver_bytes, peak_driver_bytes; /* bytes that allocators have from the driver */
 };
 
 static void
@@ -197,7 +198,7 @@ objects_describe (const Objects *self, const Object *object)
   return g_strdup (object->kind);
 }
 
-/* Sums of bytes: even if events were lost, they neither wrap nor become negative. */
+/* Functions that change sums of bytes.  No sum wraps, even if events were lost */
 
 static void
 add (guint64 *bytes, guint64 more)
@@ -218,7 +219,7 @@ add_active (Object *object, guint64 bytes)
   object->peak_active_bytes = MAX (object->peak_active_bytes, object->active_bytes);
 }
 
-/* Blocks */
+/* Functions that apply events to blocks */
 
 static Block *
 find_block (const Object *object, guint64 number)
@@ -253,7 +254,7 @@ remove_block (Object *object, Block *block, Change *change)
   g_hash_table_remove (object->blocks, &change->gone.number);
 }
 
-/* Frees a block, which becomes a held block. */
+/* Frees a block, which the object then caches. */
 static void
 release (Object *object, Block *block, Change *change)
 {
@@ -334,7 +335,7 @@ free_block (Object *object, const RecordedEvent *event, Change *change)
     remove_block (object, block, change);
 }
 
-/* Heaps */
+/* Functions that apply events to heaps, and apply any event */
 
 static void
 apply_to_heap (Object *object, const RecordedEvent *event)
@@ -364,14 +365,14 @@ apply_to_heap (Object *object, const RecordedEvent *event)
   object->held_bytes = object->managed_bytes - MIN (object->active_bytes, object->managed_bytes);
 }
 
-/* Gets the object that has a heap's own blocks. */
+/* Gets the object that stands for the blocks that a heap serves without a pool. */
 static Object *
 get_own (Object *heap)
 {
   if (heap->own == NULL)
     {
       heap->own = g_new0 (Object, 1);
-      heap->own->object_class = TARN_TRACE_DIRECT; /* caches no block */
+      heap->own->object_class = TARN_TRACE_DIRECT; /* because this object caches no block */
     }
   return heap->own;
 }
@@ -398,8 +399,8 @@ count_served (Objects *self, Object *object, const RecordedEvent *event)
     object->hits++;
 }
 
-/* Notes an allocator's calls to the driver.  If another allocator served the call (a nested
- * request), the memory counts as that allocator's. */
+/* Notes an allocator's call to the driver.  If another allocator served the call (a nested
+ * request), the memory counts as the other allocator's. */
 static void
 note_call (Objects *self, const Object *object, const RecordedEvent *event)
 {

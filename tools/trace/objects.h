@@ -4,8 +4,8 @@
  * The pools, heaps and allocators of a recording, and their blocks at a time.  objects_apply ()
  * takes the events one after the other.
  *
- * If events were lost, a block may be freed that was never requested, or be requested twice.
- * objects_apply () handles both cases. */
+ * If events were lost, the recording may free a block that was never requested, or request a block
+ * twice.  objects_apply () handles both cases. */
 
 #ifndef OBJECTS_H
 #define OBJECTS_H
@@ -28,8 +28,9 @@ struct _Object
   guint64 extents; /* extents that a heap allocated */
   /* Requested bytes of blocks in use; for a heap, the bytes of its extents */
   guint64 active_bytes, peak_active_bytes;
-  guint64 nested_bytes;              /* those of active_bytes that are for another allocator */
-  guint64 held_bytes, managed_bytes; /* free blocks; all blocks, or a heap's segments */
+  guint64 nested_bytes; /* the part of active_bytes that is for other allocators */
+  /* held: bytes of cached blocks; managed: bytes of all blocks, or of a heap's segments */
+  guint64 held_bytes, managed_bytes;
   GHashTable *blocks;    /* Blocks by their numbers; NULL: the object never had a block */
   gboolean has_requests; /* the recording has requests to the object, also if no pool is over it */
   /* For a heap, the blocks that the program requested from it without a pool; nullable */
@@ -44,12 +45,12 @@ typedef struct
   guint64 alloc_size; /* bytes of the block's memory */
   guint64 address;
   guint64 time;                      /* time of the request; 0: the block was in use at the start */
-  guint64 thread, queue, tag, stack; /* the request's */
+  guint64 thread, queue, tag, stack; /* as in the request */
   guint64 life;                      /* the request's number among all requests, from 1 */
   gboolean is_active;
   gboolean is_lent;   /* the block is removed when it is freed; only in older recordings */
-  gboolean is_nested; /* it is for another allocator, whose bytes count instead */
-  gboolean is_marked; /* for the caller's use; each request clears the mark */
+  gboolean is_nested; /* the block is for another allocator, whose own bytes count instead */
+  gboolean is_marked; /* a mark for the caller's use; each request clears it */
 } Block;
 
 /* A change: the effect of an event on blocks.  freed and gone are copies of blocks as they were
@@ -88,12 +89,12 @@ Object *objects_find (const Objects *self, guint64 number);
 /* Gets all Objects in the order of their numbers. */
 const GPtrArray *objects_get_all (const Objects *self);
 
-/* Gets the most bytes that allocators had from the driver at once.  Leaves out what they had before
- * the recording began, and what they had from other allocators. */
+/* Gets the most bytes that allocators had from the driver at once.  Leaves out bytes that they had
+ * before the recording began, and bytes from other allocators. */
 guint64 objects_get_peak_driver_bytes (const Objects *self);
 
-/* Tells whether an object serves requests of the program: a heap without such requests serves only
- * pools.  What a pool gets from the object below it is no request. */
+/* Tells whether an object serves requests of the program.  A heap without such requests serves only
+ * pools: what a pool gets from the object below it does not count as a request. */
 gboolean objects_serves_program (const Object *object);
 
 /* Gets the requested bytes of the blocks in use that the program requested from an object.  Leaves

@@ -15,7 +15,7 @@ static const Field of_requests[] = {
   { FIELD_NUMBER, G_STRUCT_OFFSET (RecordedEvent, stack), "stack" },
 };
 
-/* Values */
+/* Functions that write values, frames and events */
 
 static void
 write_value (const Output *output, FieldType type, guint64 value)

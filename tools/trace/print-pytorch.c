@@ -18,7 +18,7 @@ typedef struct
   GHashTable *heaps; /* a set of Objects: heaps below selected pools */
   Segments *segments;
   gboolean has_some; /* entries were written */
-  GPtrArray *blocks; /* Blocks at the end */
+  GPtrArray *blocks; /* the Blocks in use at the end */
 } Snapshot;
 
 static gboolean
@@ -53,7 +53,7 @@ find_heaps (Snapshot *snapshot)
       add_heaps (snapshot, all->pdata[i]);
 }
 
-/* Entries */
+/* Functions that write entries */
 
 static void
 write_frame (FILE *file, gboolean is_first, const gchar *filename, guint line, const gchar *name)
@@ -106,8 +106,8 @@ write_frames (const Snapshot *snapshot, const Block *block)
   fputs ("]", file);
 }
 
-/* Tells whether an event is the end of a request for want of memory: PyTorch has one name for a
- * device without memory and for a limit. */
+/* Tells whether an event ends a request for lack of memory.  PyTorch has one name for two cases:
+ * the device has no memory, or a limit is reached. */
 static gboolean
 is_shortage (const RecordedEvent *event)
 {
@@ -215,7 +215,7 @@ add (Snapshot *snapshot, const RecordedEvent *event, const Change *change)
     add_changes (snapshot, event, change);
 }
 
-/* Blocks at the end */
+/* Functions that write the blocks at the end */
 
 static void
 collect_block (Object *object, Block *block, gpointer user_data)
@@ -249,8 +249,8 @@ write_block (const Snapshot *snapshot, gboolean is_first, guint64 address, guint
 }
 
 /* Writes the blocks of a segment, and free blocks for the gaps, because PyTorch's blocks fill a
- * segment without gaps.  Begins at block @i, skips blocks before the segment, and
- * moves @i to the first block behind the segment.  Returns the bytes in use. */
+ * segment without gaps.  Begins at block @i, skips blocks before the segment, and moves @i to the
+ * first block after the segment.  Returns the bytes in use. */
 static guint64
 write_blocks (const Snapshot *snapshot, const Segment *segment, guint *i)
 {

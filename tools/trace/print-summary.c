@@ -80,7 +80,7 @@ describe_holder (const Output *output, const Holder *holder, gboolean is_tag)
                 : format_stack (output, holder->key, !output->is_json);
 }
 
-/* For people */
+/* Functions that print text for people */
 
 static void
 print_heading (const Output *output, const gchar *text)
@@ -132,7 +132,7 @@ print_count (const Output *output, gint width, gboolean is_known, guint64 n)
   fprintf (output->file, " %*s", width, text);
 }
 
-/* Finds where to break a line: behind the last space that fits, or after @width characters. */
+/* Finds where to break a line: after the last space that fits, or else after @width characters. */
 static glong
 find_break (const gchar *text, glong width)
 {
@@ -297,7 +297,7 @@ print_text (const Output *output, GArray *rows, guint64 driver_bytes, const Peak
     print_unknown (output, peak);
 }
 
-/* For programs */
+/* Functions that print JSON for programs */
 
 static void
 write_number (const Output *output, const gchar *key, guint64 number)

@@ -29,7 +29,7 @@ typedef struct
 gboolean print_summary (const Output *output, GError **error);
 gboolean print_events (const Output *output, GError **error);
 
-/* Other programs' formats */
+/* Functions that print in the formats of other programs */
 gboolean print_csv (const Output *output, GError **error);
 gboolean print_chrome (const Output *output, GError **error);
 gboolean print_pytorch (const Output *output, GError **error);
@@ -58,7 +58,7 @@ void print_csv_from_pytorch (const PytorchTrace *trace, FILE *file);
 gchar *format_frame (const NamedFrame *frame, gboolean is_short);
 
 /* Formats a stack, the innermost frame first.  If @is_short, leaves out Tarn's frames at the
- * beginning, unless there are no others.  Free it with g_free (). */
+ * beginning, except if all frames are Tarn's.  Free it with g_free (). */
 gchar *format_stack (const Output *output, guint64 stack, gboolean is_short);
 
 #endif

@@ -8,7 +8,8 @@
 #include "../terminal.h"
 
 #define LONG_TIME G_USEC_PER_SEC
-/* The clock is looked at once in so many events, which are read within milliseconds. */
+/* The number of events between two reads of the clock.  So many events are read within
+ * milliseconds. */
 #define EVENTS_AT_A_TIME 65536
 
 void

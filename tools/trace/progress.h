@@ -14,8 +14,8 @@ typedef struct
 {
   Recording *recording;
   const gchar *verb; /* for the terminal, such as "writing" */
-  guint64 n;         /* events so far */
-  gint64 start;      /* microseconds, of the monotonic clock */
+  guint64 n;         /* number of events that were read so far */
+  gint64 start;      /* the time of the start by the monotonic clock, in microseconds */
   gint percent;      /* shown on the terminal; -1: none */
 } Progress;
 

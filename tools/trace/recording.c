@@ -3,10 +3,10 @@
  *
  * Reads a recording in two passes.  The first one goes from the beginning to the end, checks each
  * event, and finds packets and definitions.  The second one merges the streams, with a heap of
- * streams by the times of their next events.  A few words are kept for each packet, stream and
- * definition, and no events. */
+ * streams by the times of their next events.  The reader keeps a few words for each packet, stream
+ * and definition, but keeps no events. */
 
-#define _GNU_SOURCE 1 /* memmem () */
+#define _GNU_SOURCE 1 /* makes <string.h> declare memmem () */
 
 #include "recording.h"
 
@@ -22,7 +22,7 @@
 /* A packet: events of one stream. */
 typedef struct
 {
-  gsize place; /* the place of its first event */
+  gsize place; /* the offset of the packet's first event in the file */
   /* size: bytes of the packet's events that are in the file; flags: TARN_TRACE_FIRST or 0 */
   guint32 size, flags;
   guint64 n_missing; /* bytes beyond the end of the file; only the last packet has any */
@@ -43,7 +43,7 @@ typedef struct
   gsize packet; /* the packet that is being read; NO_PACKET: no packet is left */
   Cursor cursor;
   StreamState state;
-  GArray *properties; /* the event's */
+  GArray *properties; /* the properties of the event */
   RecordedEvent event;
 } Stream;
 
@@ -85,7 +85,7 @@ static gboolean G_GNUC_PRINTF (3, 4) refuse (gsize place, GError **error, const 
   return FALSE;
 }
 
-/* Streams */
+/* Functions for streams */
 
 static void
 stream_free (gpointer data)
@@ -157,7 +157,7 @@ stream_advance (Recording *self, Stream *stream, GError **error)
   return FALSE;
 }
 
-/* First pass */
+/* Functions of the first pass, which checks the file */
 
 /* Reads the file's header, whose numbers are little-endian. */
 static void
@@ -377,7 +377,7 @@ recording_free (Recording *self)
   g_free (self);
 }
 
-/* Second pass */
+/* Functions of the second pass, which merges the streams */
 
 static gboolean
 is_release (TarnTraceKind kind)
@@ -489,7 +489,7 @@ recording_rewind (Recording *self)
   self->is_given = FALSE;
 }
 
-/* Properties of the recording */
+/* Functions that get properties of the recording */
 
 guint64
 recording_get_n_events (const Recording *self)

@@ -25,24 +25,24 @@ typedef struct
   guint64 time;     /* nanoseconds since the start */
   guint64 duration; /* nanoseconds that the event took; it ended at time */
   guint32 stream;
-  guint64 thread; /* the system's number; 0: unknown */
+  guint64 thread; /* the system's number of the thread; 0: unknown */
   guint64 object; /* the event's object, or the object that is created or ended */
   guint64 queue;  /* queue of the request, or of the event; 0: none */
-  guint64 tag;    /* string; 0: none */
-  guint64 stack;  /* the request's; 0: none */
+  guint64 tag;    /* the number of a string; 0: none */
+  guint64 stack;  /* the number of the request's stack; 0: none */
   /* The request's memory is for another allocator, whose backend made the request. */
   gboolean is_nested;
   guint64 block;
-  /* Bytes, such as those requested, wanted or to keep, or the number of lost events; depends on the
-   * kind of event */
+  /* A number that depends on the kind of event: bytes (requested, wanted or to keep), or the number
+   * of lost events */
   guint64 size;
   guint64 alloc_size; /* bytes of the block's memory, or active bytes */
   guint64 address;
-  /* One of these, which depends on the kind of event: the error's code plus one (0: no error), a
-   * second address, held bytes, or TRUE or FALSE. */
+  /* The meaning depends on the kind of event: an error's code plus one (0: no error), a second
+   * address, held (cached) bytes, or TRUE or FALSE. */
   guint64 other;
 
-  /* OBJECT and STATS */
+  /* Fields of the events OBJECT and STATS */
   TarnTraceClass object_class;
   guint64 upstream;
   const gchar *text; /* the kind of a created object; else the thread's name; nullable */
@@ -50,14 +50,14 @@ typedef struct
   const RecordedProperty *properties;
   gsize n_properties;
 
-  goffset place; /* in the file */
+  goffset place; /* the offset of the event in the file */
 } RecordedEvent;
 
 /* A frame of a stack. */
 typedef struct
 {
   guint64 address;
-  const gchar *module; /* "": unknown; so is the symbol */
+  const gchar *module; /* "": the module is unknown, and so is the symbol */
   guint64 module_offset;
   const gchar *symbol;
   guint64 symbol_offset;
@@ -66,11 +66,11 @@ typedef struct
 typedef struct
 {
   guint64 load_address;  /* a frame's address minus its offset in the module */
-  const gchar *path;     /* a frame's module */
+  const gchar *path;     /* the path of the module's file */
   const gchar *build_id; /* hexadecimal digits; "": the module has none */
 } RecordedModule;
 
-/* Opens a file, and checks all of it.  Errors name the path and the place. */
+/* Opens a file, and checks all of it.  Errors name the path, and the place in the file. */
 Recording *recording_open (const gchar *path, GError **error);
 /* Opens a recording in memory.  Errors name @name instead of the path. */
 Recording *recording_open_bytes (GBytes *bytes, const gchar *name, GError **error);
@@ -80,9 +80,9 @@ void recording_free (Recording *self);
 gboolean recording_is_snapshot (GBytes *bytes);
 
 /* Gets the next event.  Leaves out definitions, and events that only set values of their stream.
- * Returns FALSE without an error at the end.  Of events with equal times, those that free memory
- * come first; the others follow in the order of their streams.  The event's properties are valid
- * until the next call. */
+ * Returns FALSE without an error at the end.  If several events have the same time, events that
+ * free memory come first; all others follow in the order of their streams.  The event's properties
+ * are valid until the next call. */
 gboolean recording_next (Recording *self, RecordedEvent *event, GError **error);
 void recording_rewind (Recording *self);
 
@@ -96,7 +96,8 @@ gboolean recording_is_complete (const Recording *self);
 /* Gets the size of the file if the file ends inside a packet.  Otherwise returns 0. */
 goffset recording_get_cut (const Recording *self);
 
-const gchar *recording_get_string (const Recording *self, guint64 string); /* NULL: none */
+/* Returns NULL if there is no such string. */
+const gchar *recording_get_string (const Recording *self, guint64 string);
 const guint64 *recording_get_stack (const Recording *self, guint64 stack, gsize *n_frames);
 const RecordedFrame *recording_get_frame (const Recording *self, guint64 address);
 /* Returns the module of a frame.  Returns NULL if the recording has none.  Older recordings have no

@@ -9,7 +9,7 @@
 
 #include <glib.h>
 
-/* A segment. */
+/* A segment: a range of memory that contains blocks. */
 typedef struct
 {
   guint64 address, size, queue;
@@ -24,7 +24,7 @@ void segments_free (Segments *self);
 /* Finds the segment that contains an address.  Returns NULL if there is none. */
 const Segment *segments_find (const Segments *self, guint64 address);
 
-/* Adds a segment.  Returns FALSE if its address is in another one. */
+/* Adds a segment.  Returns FALSE if its address is in another segment. */
 gboolean segments_add (Segments *self, const Segment *segment);
 void segments_remove (Segments *self, guint64 address);
 

@@ -13,9 +13,9 @@ struct _Symbols
 {
   const Recording *recording;
   const gchar *program;
-  GHashTable *modules;    /* RecordedModule -> DebugInfo, or NULL if there is none */
-  GHashTable *complaints; /* set of texts */
-  GHashTable *known;      /* guint64, an address -> GArray of NamedFrame */
+  GHashTable *modules;    /* maps a RecordedModule to its DebugInfo, or to NULL if there is none */
+  GHashTable *complaints; /* a set of the messages that were printed */
+  GHashTable *known;      /* maps an address (guint64) to a GArray of NamedFrame */
   GStringChunk *texts;
 };
 
@@ -72,7 +72,8 @@ keep_function (Symbols *self, const gchar *symbol)
   return keep_text (self, name);
 }
 
-/* Prints a message about a module, unless it was printed: a library may be loaded twice. */
+/* Prints a message about a module.  Prints each message only once, because a library may be loaded
+ * twice. */
 static void
 complain (Symbols *self, const RecordedModule *module, const gchar *message)
 {
@@ -101,8 +102,8 @@ get_debug_info (Symbols *self, const RecordedModule *module)
   return debug_info;
 }
 
-/* Adds the frames of a return address.  The address is behind the call, which may be the last
- * instruction of its function.  So looks up the address minus one. */
+/* Adds the frames of a return address.  A return address comes after the call, and the call may be
+ * the last instruction of its function.  So this function looks up the address minus one. */
 static void
 add_places (Symbols *self, const RecordedModule *module, const NamedFrame *frame, GArray *frames)
 {

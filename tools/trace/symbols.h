@@ -23,8 +23,8 @@ typedef struct
   guint line;
 } NamedFrame;
 
-/* Creates the Symbols of a recording, which must live as long as they do.  Messages begin with
- * @program. */
+/* Creates the Symbols of a recording.  The recording must live as long as the Symbols.  Messages
+ * begin with @program. */
 Symbols *symbols_new (const Recording *recording, const gchar *program);
 void symbols_free (Symbols *self);
 

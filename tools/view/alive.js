@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Shows the lives at a moment, in groups: at the peak, at the cursor, and at the end (leaks). */
+ * Shows the lives at a moment, in groups: at the peak, at the cursor, and at the end (leaks).  A life is
+ * a block from its request to its free, or an extent or a piece of a heap. */
 
 const MAX_ROWS = 300, MAX_LIVES = 8;
 
@@ -13,7 +14,8 @@ const MOMENTS = {
 
 const aliveView = {
   sort: 'bytes',
-  toggled: new Set(), /* groups that differ from the default: the first one is open, others are not */
+  /* Groups that the user has opened or closed.  By default only the first group is open. */
+  toggled: new Set(),
 
   draw(app) {
     const { trace, selection } = app, moment = MOMENTS[app.view].of(app);

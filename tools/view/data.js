@@ -3,15 +3,16 @@
  *
  * Decodes the page's data: columns of numbers (column.h), from which a trace is made.
  *
- * A moment is the number of an event at which a life begins or ends, and stands for the state after
- * that event; -1: before all events.  A life is alive at moment k if begun[life] <= k <
+ * A life is a block from its request to its free, or an extent or a piece of a heap.  A moment is the
+ * number of an event at which a life begins or ends.  It stands for the state after that event; -1
+ * stands for the state before all events.  A life is alive at moment k if begun[life] <= k <
  * ended[life]. */
 
 'use strict';
 
 const NEVER = 0xffffffff;
 
-/* TarnTraceClass and LifeSort */
+/* Some values of TarnTraceClass, and then of LifeSort */
 const HEAP = 2, POOL = 3;
 const EXTENT = 4, PIECE = 5;
 
@@ -101,8 +102,8 @@ class Trace {
     this.nameObjects();
   }
 
-  /* Finds the begin and end of each life.  refs has life + 1 where it begins, and -(life + 1) where
-   * it ends. */
+  /* Finds the events at which each life begins and ends.  For each event, refs has life + 1 if the
+   * life begins, or -(life + 1) if it ends. */
   followLives() {
     const { event_life: ago, nLives, nEvents } = this;
     const begun = new Uint32Array(nLives), ended = new Uint32Array(nLives).fill(NEVER);
@@ -178,7 +179,7 @@ class Trace {
   }
 }
 
-/* Shortens a name: those of templates may be very long. */
+/* Shortens a name, because names of C++ templates may be very long. */
 function shorten(name) {
   return name.length > 140 ? name.slice(0, 139) + '…' : name;
 }
@@ -216,7 +217,7 @@ function callers(trace) {
   return Uint32Array.from(trace.stack, stack => ofStack[stack]);
 }
 
-/* Groups lives by size.  Group 0 has no bytes, group n sizes from 2 ** (n - 1). */
+/* Groups lives by size.  Group 0 has lives without bytes; group n has sizes from 2 ** (n - 1) on. */
 function sizes(trace) {
   return Uint8Array.from(trace.size, size => size < 1 ? 0 : Math.floor(Math.log2(size)) + 1);
 }

@@ -44,9 +44,9 @@ function formatTime(time, step) {
   return (time / scale).toFixed(scale === 1 ? 0 : digits) + ' ' + name;
 }
 
-/* Colours */
+/* Functions for colours */
 
-/* Colours of groups; the last one is for all others.  Then those of sizes. */
+/* The colours of groups, of which the last one is for all other groups, and the colours of sizes. */
 const COLORS = ['#4e79a7', '#f28e2b', '#59a14f', '#e15759', '#76b7b2', '#edc948', '#b07aa1', '#ff9da7',
   '#9c755f', '#86bcb6', '#d37295', '#8cd17d', '#a5abb3'];
 const SHADES = ['#3b2f6b', '#414487', '#355f8d', '#2a788e', '#21918c', '#22a884', '#44bf70', '#7ad151',
@@ -54,19 +54,19 @@ const SHADES = ['#3b2f6b', '#414487', '#355f8d', '#2a788e', '#21918c', '#22a884'
 const N_COLORS = COLORS.length, N_SHADES = SHADES.length;
 const ALL_COLORS = [...COLORS, ...SHADES];
 
-/* Makes a word of an image's data of a colour, lighter or darker by @factor. */
+/* Converts a colour, made lighter or darker by @factor, to a pixel: a word of an image's data. */
 function toWord(color, factor) {
   const channel = at => Math.min(255, Math.round(parseInt(color.slice(at, at + 2), 16) * factor));
   return (0xff000000 | channel(5) << 16 | channel(3) << 8 | channel(1)) >>> 0;
 }
 
-/* Mixes two colours. */
+/* Mixes two colours, and converts the result to a pixel. */
 function mixWord(color, other) {
   const channel = at => Math.round((parseInt(color.slice(at, at + 2), 16) + parseInt(other.slice(at, at + 2), 16)) / 2);
   return (0xff000000 | channel(5) << 16 | channel(3) << 8 | channel(1)) >>> 0;
 }
 
-/* Neighbours of a group differ a little in brightness, and have a dark edge. */
+/* Neighbouring lives of one group differ a little in brightness, and have a dark edge. */
 const FACTORS = [1, 0.93, 1.07, 0.97];
 const WORDS = FACTORS.map(factor => Uint32Array.from(ALL_COLORS, it => toWord(it, factor)));
 const EDGE_WORDS = Uint32Array.from(ALL_COLORS, it => toWord(it, 0.72));
@@ -81,7 +81,7 @@ function readTheme() {
     theme[name] = style.getPropertyValue('--' + name).trim();
 }
 
-/* Canvases */
+/* Functions that draw on canvases */
 
 const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
 
@@ -178,7 +178,7 @@ function drawShortages(context, plot, t0, t1, times) {
   }
 }
 
-/* Elements */
+/* Functions that make elements of the page */
 
 function make(tag, attributes, ...children) {
   const element = document.createElement(tag);

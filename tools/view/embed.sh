@@ -2,7 +2,7 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
 #
-# embed.sh HTML CSS JS...: prints them as C, the scripts one behind the other.
+# embed.sh HTML CSS JS...: prints the files as C strings.  The scripts become one string.
 
 text () { # NAME FILE...
   name=$1

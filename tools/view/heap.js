@@ -19,7 +19,7 @@ function mapHeap(trace, heap, moment) {
     free: holes.reduce((sum, it) => sum + it.size, 0), largest: holes.reduce((most, it) => Math.max(most, it.size), 0) };
 }
 
-/* Joins adjacent pieces of the same queue. */
+/* Merges adjacent pieces of the same queue. */
 function joinPieces(trace, pieces) {
   const regions = [];
   for (const life of pieces) {
@@ -50,7 +50,8 @@ function findHoles(trace, regions, extents) {
   return holes;
 }
 
-/* Finds for each extent the first block in use, of a pool over the heap; or -1. */
+/* Finds, for each extent with a block in use, the first such block of a pool over the heap.  Returns
+ * null if the heap has no pools. */
 function findOwners(trace, heap, moment, extents) {
   const over = new Uint8Array(trace.meta.objects.length), owners = new Map();
   let hasPools = false;
@@ -69,10 +70,11 @@ function findOwners(trace, heap, moment, extents) {
   return owners;
 }
 
-/* More lines are counted, but not drawn: a canvas has a maximal height. */
+/* The most lines that are drawn, because a canvas has a maximal height.  The page only counts further
+ * lines. */
 const MAX_LINES = 1500;
 
-/* Breaks regions into lines of the same number of bytes, as few as fit the height. */
+/* Breaks regions into lines of the same number of bytes: as many lines as are legible in the height. */
 function layLines(regions, height) {
   const least = 7, legible = 17, most = 30, sizeOf = it => it.end - it.start;
   let perLine = maxima(regions.map(sizeOf))[0] || 1;

@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes a history of events.  If events were lost, a block may be freed that was never requested,
- * or be requested twice.  The history handles both cases. */
+ * Makes a history of events.  If events were lost, the recording may free a block that was never
+ * requested, or request a block twice.  The history handles both cases. */
 
 #include "history.h"
 
 #include <string.h>
 
-/* The sort of a memory. */
+/* The sort of a range of memory. */
 typedef enum
 {
   MEMORY_BLOCK,
@@ -17,28 +17,28 @@ typedef enum
   MEMORY_PART /* maps a user's address to an address in an extent */
 } MemorySort;
 
-/* A range of memory that exists: a block, in use or held, or a segment, an extent or a part of a
- * heap.  A part tells which address in an extent a user's address stands for.
+/* A range of memory that exists: a block, in use or cached, or a segment, an extent or a part of a
+ * heap.  A part maps an address that the user has to an address in an extent.
  *
  * Invariant: life <= Builder.n_lives. */
 typedef struct
 {
-  /* The key */
+  /* The key: these two fields identify a Memory */
   MemorySort sort;
-  guint64 place; /* the block, or the address */
+  guint64 place; /* the number of the block, or the address */
 
   guint64 address, alloc_size;
-  /* Bytes of a block that count as managed; a LENT event adds none */
+  /* The bytes of a block that count as managed.  A LENT event adds no bytes. */
   guint64 managed;
-  guint64 life;       /* the number of its present life, from 1; 0: the block is held, or nested */
-  gboolean is_nested; /* it is for another allocator, which has a block with a life for it */
+  guint64 life;       /* number of its present life, from 1; 0: the block is cached, or nested */
+  gboolean is_nested; /* the block is for another allocator, which has a block with a life */
 } Memory;
 
 /* A history that is being made. */
 typedef struct
 {
   History *history;
-  GHashTable *memory; /* an object's number -> a set of its Memories */
+  GHashTable *memory; /* maps an object's number to a set of its Memories */
   guint64 n_lives;
 } Builder;
 
@@ -78,7 +78,7 @@ copy (gconstpointer data, gsize n_bytes)
   return n_bytes > 0 ? memcpy (g_malloc (n_bytes), data, n_bytes) : NULL;
 }
 
-/* Lists */
+/* Functions for lists of numbers */
 
 static void
 list_init (HistoryList *list)
@@ -119,7 +119,7 @@ list_find (HistoryList *list, guint64 number)
   return place;
 }
 
-/* Objects */
+/* Functions for objects and threads */
 
 static void
 object_free (gpointer data)
@@ -175,7 +175,7 @@ find_thread (History *self, const RecordedEvent *event)
   return place;
 }
 
-/* Memory */
+/* Functions for ranges of memory */
 
 static guint
 memory_hash (gconstpointer key)
@@ -271,10 +271,10 @@ end_life (Builder *builder, const RecordedEvent *event, Memory *memory)
   memory->life = 0;
 }
 
-/* Gets the difference of two addresses of a block: its address in the heap minus the address that
- * the user has.  A part of the heap tells the first address for the second one.  Returns 0 if no
- * part does.  Parts stay until their heap ends, but only the latest part for a user's address is
- * found. */
+/* Gets the shift of a block: the block's address in the heap minus the address that the user has.
+ * A part of the heap maps the user's address to the address in the heap.  Returns 0 if there is no
+ * such part.  Parts stay until their heap ends; if several parts have the user's address, the
+ * latest one counts. */
 static guint64
 get_shift (Builder *builder, guint64 number, const Memory *memory)
 {
@@ -367,7 +367,7 @@ end_object (Builder *builder, const RecordedEvent *event)
   g_hash_table_remove (builder->memory, &event->object);
 }
 
-/* Events */
+/* Functions that read events */
 
 /* Reads a block that was there at the start.  A request for this block, from another thread, may
  * have come before this event. */
@@ -381,8 +381,8 @@ see_old_block (Builder *builder, const RecordedEvent *event)
     begin_life (builder, event, memory, LIFE_AT_START);
 }
 
-/* Reads a request of another allocator's backend.  That allocator's block shows the bytes, so this
- * one gets no life. */
+/* Reads a nested request: another allocator's backend made the request.  The other allocator's
+ * block has a life, which shows the bytes, so this block gets no life. */
 static void
 see_nested (Builder *builder, const RecordedEvent *event, Memory *memory)
 {
@@ -418,7 +418,7 @@ see_request (Builder *builder, const RecordedEvent *event)
   begin_life (builder, event, memory, event->kind == TARN_TRACE_MISS ? LIFE_MISS : LIFE_LENT);
 }
 
-/* Reads a free.  In a pool the block becomes a held block.  Elsewhere its memory is gone. */
+/* Reads a free.  A pool then caches the block.  Elsewhere the block's memory is gone. */
 static void
 see_free (Builder *builder, const RecordedEvent *event)
 {
@@ -540,7 +540,7 @@ see (Builder *builder, const RecordedEvent *event)
     case TARN_TRACE_LOST:
       see_call (builder, event);
       break;
-    default: /* definitions, and the end */
+    default: /* definitions, and the end of the recording, change nothing */
       break;
     }
 }

@@ -30,8 +30,8 @@ typedef enum
 /* An object of the recording. */
 typedef struct
 {
-  guint64 number; /* the recording's */
-  guint upstream; /* the upstream's place in the list of objects */
+  guint64 number; /* the object's number in the recording */
+  guint upstream; /* the upstream's index in the list of objects */
   TarnTraceClass class;
   gchar *kind, *name; /* nullable */
   RecordedProperty *properties;
@@ -49,8 +49,8 @@ typedef struct
 
 enum
 {
-  /* Begins and ends of lives.  The second column is 0 if the next life begins.  If a life ends, it
-   * is 1 for the latest life, 2 for the life before, and so on. */
+  /* Begins and ends of lives.  The second column has 0 if a new life begins.  If a life ends, it
+   * has 1 for the latest life, 2 for the life before, and so on. */
   HISTORY_EVENT_TIME,
   HISTORY_EVENT_LIFE,
   /* Lives, in the order in which they begin */
@@ -80,13 +80,13 @@ enum
   HISTORY_N_COLUMNS
 };
 
-/* A history. */
+/* A history: the columns and lists of a page. */
 typedef struct
 {
   Column columns[HISTORY_N_COLUMNS];
   HistoryList objects, stacks, tags, queues, threads;
-  GPtrArray *object_details; /* HistoryObjects by their places; nullable elements */
-  GPtrArray *thread_names;   /* texts by the threads' places; nullable elements */
+  GPtrArray *object_details; /* HistoryObjects by their indices; nullable elements */
+  GPtrArray *thread_names;   /* texts by the threads' indices; nullable elements */
   guint64 duration;          /* nanoseconds */
   guint64 n_unknown;         /* events of unknown blocks: earlier events were lost */
 } History;

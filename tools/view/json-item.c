@@ -112,7 +112,7 @@ json_item_parse (const gchar *text, gsize length, GError **error)
   return NULL;
 }
 
-/* Errors */
+/* Functions that report errors */
 
 static void
 append_place (const JsonItem *item, GString *text)
@@ -140,7 +140,7 @@ json_item_refuse (const JsonItem *self, GError **error, const gchar *format, ...
   return FALSE;
 }
 
-/* Members */
+/* Functions that get members of objects */
 
 /* Gets a member.  Returns NULL if it is missing or null. */
 static JsonNode *
@@ -167,7 +167,7 @@ json_item_get_number_if_there (const JsonItem *self, const gchar *key, guint64 *
     return TRUE;
   if (!is_of_type (node, G_TYPE_INT64))
     return json_item_refuse (self, error, "%s is no whole number", key);
-  *number = (guint64) json_node_get_int (node); /* check_digits () */
+  *number = (guint64) json_node_get_int (node); /* at most 63 bits: see check_digits () */
   return TRUE;
 }
 

@@ -29,8 +29,8 @@ JsonNode *json_item_parse (const gchar *text, gsize length, GError **error);
 gboolean G_GNUC_PRINTF (3, 4)
     json_item_refuse (const JsonItem *self, GError **error, const gchar *format, ...);
 
-/* Get a whole number from 0 on.  If the number is missing, the first function fails, and the second
- * function leaves @number unchanged. */
+/* Get a whole number, 0 or greater.  If the number is missing, the first function fails, and the
+ * second function leaves @number unchanged. */
 gboolean json_item_get_number (const JsonItem *self, const gchar *key, guint64 *number,
                                GError **error);
 gboolean json_item_get_number_if_there (const JsonItem *self, const gchar *key, guint64 *number,
@@ -53,7 +53,7 @@ typedef gboolean (*JsonItemFunc) (const JsonItem *item, gpointer user_data, GErr
 gboolean json_item_for_each (const JsonItem *self, const gchar *key, JsonItemFunc func,
                              gpointer user_data, GError **error);
 
-/* Gets an object.  A missing one is NULL. */
+/* Gets an object.  If it is missing, *object becomes NULL. */
 gboolean json_item_get_object (const JsonItem *self, const gchar *key, JsonObject **object,
                                GError **error);
 

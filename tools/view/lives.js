@@ -1,14 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Shows lives, stacked over time.  Each column of pixels shows the lives at its peak, the oldest at
- * the bottom.  Lives that are less than a pixel high are the rest: they are on top, together with
- * those of the same colour.  So no column has more lives than pixels, and one walk over the visible
- * events draws everything. */
+ * Shows lives, stacked over time.  A life is a block from its request to its free.
+ *
+ * Each column of pixels shows the lives at its peak, the oldest at the bottom.  Lives that are less
+ * than a pixel high are on top, as the rest: all such lives of one colour together.  So no column has
+ * more lives than pixels, and one walk over the visible events draws everything. */
 
 const livesView = {
   magnification: 1,
-  image: null, /* words */
+  image: null, /* the pixels, as words */
   ids: null,   /* for each pixel: life + 1, -(color + 1) of the rest, or 0 */
   hovered: -1,
 
@@ -52,8 +53,8 @@ const livesView = {
     drawCursor(context, plot, t0, t1, app.time);
   },
 
-  /* Walks over the events.  Lives that are large enough are in a linked list, in the order of their
-   * births, which begins and ends at place nLives. */
+  /* Walks over the events.  A linked list has the lives that are large enough, in the order in which
+   * they began.  The list begins and ends at place nLives. */
   fill(app, best, w, h, bytesPerPixel) {
     const { trace, selection } = app, { refs, size, begun, ended, nLives } = trace;
     const { has, moments } = selection, { colorOf } = selection.rank(app.by), groups = groupsOf(trace, app.by);

@@ -14,7 +14,7 @@
 #include "../text.h"
 #include "texts.h"
 
-/* JSON */
+/* Functions that append JSON */
 
 static void
 append_string (GString *json, const gchar *text)
@@ -160,7 +160,7 @@ append_object (GString *json, const History *history, const Recording *recording
   g_string_append_c (json, '}');
 }
 
-/* Stacks */
+/* Functions that append stacks, and describe the page's data */
 
 /* Appends the key of a frame: its address.  If several frames have the address, all except the
  * first also get a number. */
@@ -342,7 +342,7 @@ describe (const History *history, const Recording *recording, Symbols *symbols,
   return json;
 }
 
-/* Data */
+/* Functions that write the data, and fill in the template */
 
 static gboolean
 write_data (GOutputStream *stream, const History *history, const GString *json, GError **error)

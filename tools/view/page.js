@@ -14,7 +14,7 @@ const VIEWS = {
   calls: { title: 'Waits and calls', panel: 'calls', view: callsView },
   objects: { title: 'Pools and heaps', panel: 'objects', view: objectsView }
 };
-/* Selections that are kept; each takes up to 30 bytes for an event. */
+/* The most selections that the page caches.  A selection takes up to 30 bytes for each event. */
 const MAX_SELECTIONS = 12;
 
 class App {
@@ -206,7 +206,7 @@ class App {
     this.addressTimer = setTimeout(() => {
       try {
         history.replaceState(null, '', '#' + parameters);
-      } catch { /* some browsers refuse this to files */ }
+      } catch { /* some browsers refuse this if the page is a file */ }
     }, 300);
   }
 
@@ -231,7 +231,7 @@ class App {
   }
 }
 
-/* Finds what is wrong with an address, as texts. */
+/* Returns texts that say what is wrong with the page's address. */
 function findAddressFaults(parameters, trace) {
   const names = { view: viewsOf(trace), by: groupingsFor(trace), theme: ['dark', 'light'] };
   const patterns = { t: /^\d+$/, range: /^\d+-\d+$/, object: /^\d+$/ }, faults = [];
@@ -254,7 +254,7 @@ function showAddressFaults(faults) {
   message.textContent = faults.join('\n');
 }
 
-/* Around the views */
+/* Functions for the controls around the views */
 
 function viewsOf(trace) {
   return trace.isSnapshot ? SNAPSHOT_VIEWS : Object.keys(VIEWS).filter(it => it !== 'objects');
@@ -327,7 +327,7 @@ function followMice(app) {
   of('map').addEventListener('pointerleave', () => heapView.hover(app, null));
 }
 
-/* Dark and light */
+/* Functions for the dark and the light theme */
 
 function setTheme(app, name) {
   document.documentElement.dataset.theme = name;
@@ -352,7 +352,7 @@ function followTheme(app) {
   addEventListener('afterprint', () => setTheme(app, before));
 }
 
-/* Keys */
+/* Functions that handle keys */
 
 const KEYS = [
   ['1 to 7', 'the views'], ['+  −', 'zoom, at the cursor'], ['←  →', 'move through time'], ['0', 'all of it again'],
@@ -470,7 +470,7 @@ function measure(app) {
     frameLongest: times[rounds - 1].toFixed(1), frameWhole: (performance.now() - begin).toFixed(1) });
 }
 
-/* For tests. */
+/* A global variable, so that tests can use it. */
 let app = null;
 
 async function start() {

@@ -10,7 +10,7 @@
 /* A new packet begins after so many bytes, because a packet's size has only 32 bits. */
 #define PACKET_BYTES ((guint) 1 << 20)
 
-/* The sorts of numbers that are written as differences.  A difference is that from the previous
+/* The sorts of numbers that are written as differences: each as the difference from the previous
  * number of the same sort. */
 enum
 {
@@ -61,7 +61,7 @@ put_text (RecordingWriter *self, const gchar *text)
   g_byte_array_append (self->bytes, (const guint8 *) text, (guint) length);
 }
 
-/* Packets */
+/* Functions that write packets and events */
 
 static void
 begin_packet (RecordingWriter *self, guint32 flags)

@@ -22,8 +22,8 @@ void recording_writer_add_stack (RecordingWriter *self, guint64 stack, const GAr
 /* Adds an object.  Uses the members object, object_class, upstream, text, name and properties of
  * @event.  Texts may be NULL. */
 void recording_writer_add_object (RecordingWriter *self, const RecordedEvent *event);
-/* Add a segment, or an extent.  They use the members object, address and size of @event; for a
- * segment also queue. */
+/* Add a segment, or an extent.  The functions use the members object, address and size of @event.
+ * For a segment, the first one also uses the member queue. */
 void recording_writer_add_piece (RecordingWriter *self, const RecordedEvent *event);
 void recording_writer_add_extent (RecordingWriter *self, const RecordedEvent *event);
 /* Adds a part: the address that the user has for an extent, such as a cl_mem.  Uses the members

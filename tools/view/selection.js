@@ -4,7 +4,7 @@
  * A selection: the lives of all pools, of a pool or of a heap, perhaps of only one group, and their
  * bytes over time. */
 
-/* Numbers over time: values[i] from times[i] on. */
+/* A number that changes over time: it is values[i] from times[i] on. */
 class Steps {
   constructor(times, values) {
     this.times = times;
@@ -23,8 +23,8 @@ class Steps {
     return i < 0 ? 0 : this.values[i];
   }
 
-  /* Finds for each of n equal parts of a time the highest step, which may begin before; and the
-   * least and the greatest value. */
+  /* Divides the time from t0 to t1 into n equal parts.  For each part, finds the least and the
+   * greatest value, and the index of the greatest one, which may begin before the part. */
   sample(t0, t1, n) {
     const { times, values } = this, best = new Int32Array(n);
     const least = new Float64Array(n), most = new Float64Array(n), step = (t1 - t0) / n;
@@ -94,7 +94,8 @@ class Selection {
     this.peakMoment = this.active.peakAt < 0 ? -1 : moments[this.active.peakAt];
   }
 
-  /* Gets the bytes that pools have of their upstream, or heaps in pieces. */
+  /* Gets the managed bytes over time: those that pools have from their upstreams, or the bytes of a
+   * heap's pieces. */
   get managed() {
     return this.managedSteps ??= this.isHeap ? this.followPieces() : this.followManaged();
   }
@@ -125,7 +126,7 @@ class Selection {
     return new Steps(times, values);
   }
 
-  /* Gets the managed bytes that are in no life: held by pools, or free in heaps. */
+  /* Gets the managed bytes that belong to no life: blocks that pools cache, or free ranges of heaps. */
   get held() {
     return this.heldSteps ??= this.followHeld();
   }
@@ -161,8 +162,8 @@ class Selection {
     return alive;
   }
 
-  /* Ranks groups by bytes times time of their lives; in a snapshot by bytes.  The first ones get
-   * colours of their own. */
+  /* Ranks groups by the bytes of their lives times the duration, or, in a snapshot, only by the bytes.
+   * The first groups get their own colours. */
   rank(by) {
     this.ranks ??= {};
     return this.ranks[by] ??= this.makeRank(by);
@@ -185,7 +186,7 @@ class Selection {
   }
 }
 
-/* Finds the greatest number.  Math.max () cannot take long lists. */
+/* Returns an array with the greatest number.  Math.max () cannot take long lists. */
 function maxima(numbers) {
   let most = 0;
   for (const number of numbers)
@@ -193,7 +194,8 @@ function maxima(numbers) {
   return [most];
 }
 
-/* Colours sizes from dark (small) to light (large).  Sizes that take more differ more. */
+/* Colours sizes from dark (small) to light (large).  A size that takes more of the memory differs more
+ * from its neighbours. */
 function rankSizes(order, colorOf, weights) {
   let total = 0, below = 0;
   for (const id of order)
@@ -227,7 +229,7 @@ function sumObjects(trace) {
   return { active, peak, managedPeak };
 }
 
-/* Sums up each object at a moment. */
+/* Sums up each object at a moment: bytes in use, and managed bytes. */
 function sumObjectsAt(trace, moment, time) {
   const n = trace.meta.objects.length, active = new Float64Array(n), managed = new Float64Array(n);
   const { begun, ended, size, object, sort } = trace;

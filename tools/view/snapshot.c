@@ -11,7 +11,7 @@
 #include "json-item.h"
 #include "recording-writer.h"
 
-/* A block in use, or a held block.  A held block has no requested size. */
+/* A block in use, or a cached block.  A cached block has no requested size. */
 typedef struct
 {
   RecordedEvent event; /* its time is the block's age until write_blocks () is called */
@@ -25,9 +25,9 @@ typedef struct
   GArray *blocks;     /* SnapshotBlocks */
   GHashTable *ids;    /* a set of the allocators' ids */
   GHashTable *stacks; /* a set of the stacks' numbers */
-  GHashTable *tags;   /* text -> number */
+  GHashTable *tags;   /* maps a text to its number */
   guint64 max_age, n_blocks;
-  /* The current allocator */
+  /* The fields below are about the current allocator. */
   guint64 object;
   GHashTable *seen[3]; /* sets of addresses: of blocks, segments, extents */
 } Reader;
@@ -70,7 +70,7 @@ check_address (Reader *reader, guint list, const JsonItem *item, guint64 address
                               address);
 }
 
-/* Blocks */
+/* Functions that read blocks */
 
 static guint64
 get_tag (Reader *reader, const gchar *text)
@@ -160,7 +160,7 @@ write_blocks (Reader *reader)
                                 &g_array_index (reader->blocks, SnapshotBlock, i).event);
 }
 
-/* Memory of heaps */
+/* Functions that read the memory of heaps */
 
 static gboolean
 read_range (Reader *reader, guint list, const JsonItem *item, RecordedEvent *event, GError **error)
@@ -199,9 +199,9 @@ read_extent (const JsonItem *item, gpointer data, GError **error)
   return TRUE;
 }
 
-/* Allocators */
+/* Functions that read allocators */
 
-/* Reads properties whose names are known. */
+/* Reads the properties that the library knows by their names. */
 static gboolean
 read_properties (const JsonItem *item, const gchar *key, GArray *properties, GError **error)
 {
@@ -215,7 +215,7 @@ read_properties (const JsonItem *item, const gchar *key, GArray *properties, GEr
       RecordedProperty property = { .property = i };
 
       if (name == NULL || !json_object_has_member (inner.object, name)
-          || json_object_get_null_member (inner.object, name)) /* no limit */
+          || json_object_get_null_member (inner.object, name)) /* null stands for no limit */
         continue;
       if (!json_item_get_number (&inner, name, &property.number, error))
         return FALSE;
@@ -293,7 +293,7 @@ check_upstream (const JsonItem *item, gpointer data, GError **error)
                                   upstream));
 }
 
-/* Stacks */
+/* Functions that read stacks */
 
 /* A stack that is being read. */
 typedef struct
@@ -351,7 +351,7 @@ read_stack (const JsonItem *item, gpointer data, GError **error)
   return TRUE;
 }
 
-/* The file */
+/* Functions that read the whole file */
 
 static gboolean
 read_date (const JsonItem *root, guint64 *real_time, GError **error)

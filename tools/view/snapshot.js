@@ -12,8 +12,8 @@ const SNAPSHOT_KEYS = [
   ['g  G', 'the next way to group, the one before'], ['d', 'dark or light'], ['?', 'this help']
 ];
 
-/* Tells whether a life's age is known.  It is not for blocks that were not traced, nor for a heap's
- * memory. */
+/* Tells whether a life's age is known.  The ages of a heap's memory, and of blocks that were not
+ * traced, are unknown. */
 const isAgeKnown = (trace, life) => trace.sort[life] !== 0 && trace.sort[life] < EXTENT;
 
 /* Formats when a life began: after the start of a trace, or before a snapshot. */
@@ -23,8 +23,8 @@ function formatSince(trace, life) {
   return isAgeKnown(trace, life) ? formatTime(trace.duration - trace.birth(life)) + ' ago' : 'not known';
 }
 
-/* Groups lives by age.  Group 0 has unknown ages; others have one more than the digits of the age
- * in nanoseconds. */
+/* Groups lives by age.  Group 0 has unknown ages.  The number of each other group is one more than the
+ * number of digits of the age in nanoseconds. */
 function ages(trace) {
   return Uint8Array.from(trace.sort, (_, life) => !isAgeKnown(trace, life) ? 0
     : String(Math.max(Math.round(trace.duration - trace.birth(life)), 0)).length + 1);
@@ -35,8 +35,8 @@ function ageName(id) {
     : formatTime(10 ** (id - 2)) + ' to ' + formatTime(10 ** (id - 1));
 }
 
-/* Each counter's TarnTraceProperty for a pool, and for a heap if that is another one.  null: not
- * counted. */
+/* For each counter: its name, its TarnTraceProperty for a pool, and its TarnTraceProperty for a heap.
+ * null: there is no such property. */
 const COUNTERS = [
   ['in use', 40, 46], ['blocks in use', 38, null], ['held, or free', 41, 48], ['managed', 39, 44],
   ['peak in use', 43, 47], ['peak managed', 42, 45], ['limit', 2, 2], ['requests', null, null], ['failed', 34, null]

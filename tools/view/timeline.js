@@ -95,7 +95,7 @@ const overview = {
   }
 };
 
-/* Keeps a drawing, and draws it again only if one of its keys has changed. */
+/* A cached drawing, which drawImage () draws again only if one of the keys has changed. */
 const images = { keys: [], canvas: null };
 
 function drawImage(context, plot, keys, draw) {
@@ -245,7 +245,7 @@ function followMouse(app, canvas, { plotOf, rangeOf, hover, click, isOverview })
   });
   canvas.addEventListener('pointermove', event => {
     if (drag === null) {
-      /* Browsers report a move when only the page has moved. */
+      /* Browsers also report a move of the mouse when only the page has moved. */
       const place = event.clientX + ' ' + event.clientY;
       if (place !== last)
         hover?.(event, timeAt(event));
@@ -279,7 +279,7 @@ function shift(range, share) {
   return [range.t0 + by, range.t1 + by];
 }
 
-/* The tip */
+/* Functions for the tip beside the mouse */
 
 function showTip(event, ...children) {
   const tip = document.getElementById('tip');

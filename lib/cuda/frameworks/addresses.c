@@ -133,7 +133,7 @@ _tarn_cuda_framework_free (const gchar *function, gconstpointer address)
   TarnBlock *block;
 
   if (address == NULL
-      /* a child of fork () must not take the lock, which may be held for ever */
+      /* a child of fork () must not take the lock: a thread of the parent may have held it */
       || !tarn_check_fork (NULL))
     return;
   block = take (address);

@@ -51,9 +51,9 @@ TarnBlock *_tarn_cuda_graph_memory_allocate (gsize size, CUdevice device, CUstre
  * memory does not belong to a graph. */
 gboolean _tarn_cuda_graph_memory_record (TarnBlock *block);
 
-/* Keeps a block that the program frees, and returns TRUE, if _tarn_cuda_graph_memory_record () has
- * recorded the block.  The block is kept as long as its graph exists.  Otherwise returns FALSE, and
- * the caller frees the block. */
+/* If _tarn_cuda_graph_memory_record () has recorded a block, keeps the block as long as its graph
+ * exists, and returns TRUE.  Otherwise returns FALSE.  Call this when the program frees the block:
+ * if it returns FALSE, the caller frees the block. */
 gboolean _tarn_cuda_graph_memory_keep (TarnBlock *block);
 
 /* Throws a C++ exception of PyTorch with a message: a c10::OutOfMemoryError if @is_out_of_memory is

@@ -23,8 +23,8 @@ typedef struct
   guint32 line;
 } SourceLocation;
 
-/* A std::string of libstdc++'s new ABI.  The field "words" only has the size of the string object:
- * libstdc++'s functions access it, and Tarn's code does not. */
+/* A std::string of libstdc++'s new ABI.  The struct only has the right size: libstdc++'s functions
+ * read and write it, and Tarn's code does not use the field "words". */
 typedef struct
 {
   guint64 words[4];
@@ -90,7 +90,8 @@ find_class (Class *class, const gchar *const *libraries, const gchar *name)
   void **vtable = find (libraries, table);
 
   class->type = find (libraries, type);
-  /* Skip the first two entries, offset-to-top and type_info, which are no functions. */
+  /* Skip the table's first two entries, offset-to-top and type_info.  The functions follow after
+   * these. */
   class->vtable = vtable != NULL ? vtable + 2 : NULL;
   return class->type != NULL && vtable != NULL;
 }

@@ -3,8 +3,8 @@
  *
  * An allocator for PyTorch: the two functions that a program passes to
  * torch.cuda.memory.CUDAPluggableAllocator, and the hooks, whose addresses the program sets in that
- * allocator.  A C++ exception leaves these C functions without running their g_autoptr clean-ups,
- * so a function frees everything before it throws. */
+ * allocator.  If a C++ exception leaves one of these C functions, g_autoptr frees nothing.  So a
+ * function frees everything before it throws. */
 
 #include "frameworks-private.h"
 

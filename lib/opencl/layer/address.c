@@ -6,10 +6,11 @@
  * the program is a sub-buffer of a piece, and is only as aligned as the piece.
  *
  * OpenCL 3.0 demands in section 5.2.1 that drivers refuse sub-buffers at unaligned offsets
- * (CL_MISALIGNED_SUB_BUFFER_OFFSET).  A driver that refuses them also aligns its buffers as stated.
- * rusticl of Mesa 22.3 accepts unaligned offsets: it states 512 bytes, but aligns its buffers to 64
- * bytes only.  So if a driver accepts an unaligned offset, the layer runs a kernel that reads the
- * address of each new piece, and uses the piece only from its first aligned address on. */
+ * (CL_MISALIGNED_SUB_BUFFER_OFFSET).  A driver that refuses unaligned offsets also aligns its
+ * buffers as stated.  rusticl of Mesa 22.3 accepts unaligned offsets: it states 512 bytes, but
+ * aligns its buffers to 64 bytes only.  So if a driver accepts an unaligned offset, the layer runs
+ * a kernel that reads the address of each new piece, and uses the piece only from its first aligned
+ * address on. */
 
 #include "layer-private.h"
 
@@ -53,8 +54,9 @@ _tarn_layer_address_begin (LayerContext *context)
     _tarn_layer_driver->clReleaseProgram (program);
 }
 
-/* Enqueues a kernel that writes the device address of @piece to the buffer @answer.  Each call
- * makes a kernel object, because threads that shared one would overwrite each other's arguments. */
+/* Enqueues a kernel that writes the device address of @piece to the buffer @answer.  Makes a new
+ * kernel object for each call, because threads that share a kernel object would overwrite each
+ * other's arguments. */
 static gboolean
 enqueue (const LayerContext *context, cl_command_queue queue, cl_mem piece, cl_mem answer,
          cl_event *event)

@@ -22,9 +22,10 @@
 #define FLAG_BITS 10
 #define KNOWN_FLAGS (((cl_mem_flags) 1 << FLAG_BITS) - 1)
 
-/* A cached answer tells whether the driver makes a buffer with given flags.  It is stored as bits
- * in a pointer.  Bit 0 is always set, so that no answer is NULL.  Bit 1 is set if the driver
- * refused.  Otherwise bit 1 is clear, and the buffer's flags (CL_MEM_FLAGS) begin at bit 2. */
+/* A cached answer tells whether the driver makes a buffer with given flags.  The answer is stored
+ * as bits in a pointer.  Bit 0 is always set, so that no answer is NULL.  Bit 1 is set if the
+ * driver refused.  Otherwise bit 1 is clear, and the buffer's flags (CL_MEM_FLAGS) begin at bit
+ * 2. */
 #define TAKEN(flags) ((gpointer) (((gsize) (flags) << 2) | 1))
 #define REFUSED ((gpointer) (gsize) 3)
 
@@ -282,9 +283,9 @@ get_number (cl_device_id device, cl_device_info name)
 }
 
 /* Makes an image of one pixel whose memory is the first byte of @buffer
- * (CL_MEM_OBJECT_IMAGE1D_BUFFER).  If the driver refuses, returns NULL and sets *makes: to UNKNOWN
- * if the error may mean a lack of memory, so that a later call may succeed, or to FALSE after any
- * other error. */
+ * (CL_MEM_OBJECT_IMAGE1D_BUFFER).  Returns NULL if the driver refuses.  Sets *makes to UNKNOWN if
+ * the error may mean a lack of memory, because a later call may succeed.  After any other error,
+ * sets *makes to FALSE. */
 static cl_mem
 make_image (const LayerContext *context, cl_mem buffer, gint *makes)
 {
@@ -358,9 +359,9 @@ reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
   return compare (read, patterns, state);
 }
 
-/* Returns TRUE if the driver makes an image of the sub-buffer @part, and the layer can read from
- * the image a byte that it has written to the sub-buffer.  Returns UNKNOWN if the layer cannot find
- * out now. */
+/* Makes an image of the sub-buffer @part.  Returns TRUE if the image is correct: the layer writes a
+ * byte to the sub-buffer, and reads the same byte from the image.  Returns FALSE if the driver
+ * refuses, or if the image is wrong.  Returns UNKNOWN if the layer cannot find out now. */
 static gint
 makes_right_image (LayerContext *context, cl_mem part)
 {
@@ -411,10 +412,10 @@ makes_image_of_whole (const LayerContext *context, cl_mem buffer)
   return makes;
 }
 
-/* Returns TRUE if the driver makes correct images of sub-buffers.  Also returns TRUE if the
- * driver makes images neither of sub-buffers nor of whole buffers, because then no program can
- * expect images of buffers.  Returns UNKNOWN if the layer cannot find out now: the driver lacks
- * memory, makes no queue, or does not run a command within 0.2 s. */
+/* Returns TRUE if the driver makes correct images of sub-buffers.  Also returns TRUE if the driver
+ * makes no images of buffers at all, because no program can then expect such images.  Returns
+ * UNKNOWN if the layer cannot find out now: the driver lacks memory, makes no queue, or does not
+ * run a command within 0.2 s. */
 static gint
 makes_images_of_parts (LayerContext *context)
 {

@@ -272,8 +272,8 @@ set_ended (LayerBuffer *self)
 
 /* Returns TRUE if a released buffer or image may be destroyed before the commands that use it are
  * done.  An image that the layer made over the host address of a buffer (is_disguised) must wait
- * for its commands: the driver does not know that they use the buffer's memory, and PoCL 3.1 reads
- * the image's object in a kernel even after the object was released. */
+ * for its commands.  The driver does not know that these commands use the buffer's memory.  Also,
+ * PoCL 3.1 reads the image's object in a kernel even after the object was released. */
 static gboolean
 may_end_early (const LayerBuffer *self)
 {
@@ -392,9 +392,10 @@ get (LayerContext *context, const TarnBlock *block, cl_mem_flags flags, gconstpo
   return NULL;
 }
 
-/* Makes a buffer of the program's with memory from a pool, and returns its handle.  If it returns
- * NULL and leaves *status as CL_SUCCESS, the driver is to make the buffer.  If it returns NULL and
- * sets *status to an error, the program gets that error. */
+/* Makes a buffer of the program's with memory from a pool, and returns the buffer's handle.  If the
+ * pool does not serve the buffer, returns NULL and does not change *status, which is CL_SUCCESS:
+ * the caller then lets the driver make the buffer.  If the program must get an error, returns NULL
+ * and sets *status to the error. */
 static cl_mem
 serve (cl_context handle, cl_mem_flags flags, gsize size, gconstpointer host, cl_int *status)
 {
@@ -430,7 +431,7 @@ serve (cl_context handle, cl_mem_flags flags, gsize size, gconstpointer host, cl
   return got->handle;
 }
 
-/* Returns @buffer, and sets *status_ret to @status if @status_ret is not NULL. */
+/* Sets *status_ret to @status, if @status_ret is not NULL.  Returns @buffer. */
 static cl_mem
 answer (cl_mem buffer, cl_int status, cl_int *status_ret)
 {
@@ -439,7 +440,8 @@ answer (cl_mem buffer, cl_int status, cl_int *status_ret)
   return buffer;
 }
 
-/* As answer (), for a new buffer.  Counts the request if it failed for want of memory. */
+/* Does the same as answer (), for a new buffer.  Also counts the request if it failed for lack of
+ * memory. */
 static cl_mem
 answer_new (cl_mem buffer, cl_int status, cl_int *status_ret)
 {
@@ -463,8 +465,8 @@ _tarn_layer_try_make_room (cl_context handle, cl_int status)
 }
 
 /* Counts a request for a buffer that the layer passed on to the driver.  @buffer: the driver's
- * buffer, or NULL if the driver refused.  If @buffer is not NULL, also counts its bytes and
- * @reason, the reason for which the layer passed the request on. */
+ * buffer, or NULL if the driver refused.  @reason: the reason why the layer passed the request on.
+ * If @buffer is not NULL, also counts the buffer's bytes and the reason. */
 static void
 count_passed_on (LayerReason reason, cl_mem buffer, gsize size)
 {

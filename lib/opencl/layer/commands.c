@@ -11,10 +11,9 @@
 
 #include "layer-private.h"
 
-/* Returns TRUE if the layer needs the command's event.  It needs the event if the queue is out of
- * order, because then nothing else tells when the command is done.  It also needs the event if one
- * of the command's buffers has destructor callbacks, because the layer must call them without delay
- * when the command is done. */
+/* Returns TRUE if the layer needs the command's event.  There are two such cases.  If the queue is
+ * out of order, only the event shows when the command is done.  If one of the command's buffers has
+ * destructor callbacks, the layer must call them without delay when the command is done. */
 static gboolean
 wants_event (LayerCommand *self)
 {
@@ -30,10 +29,10 @@ wants_event (LayerCommand *self)
 }
 
 /* Stores the number of the queue's latest command in self->number.  Then chooses where the driver
- * writes the event of the new command: to the program's *event, to self->own if the program wants
- * no event but the layer needs one, or nowhere if neither needs one.  Does nothing if the layer has
- * no record of the queue.  Call this after the layer has taken references to the command's buffers.
- */
+ * writes the event of the new command.  If the program asks for the event, the driver writes to the
+ * program's *event.  If only the layer needs the event, the driver writes to self->own.  Otherwise
+ * it writes no event.  Does nothing if the layer has no record of the queue.  Call this after the
+ * layer has taken references to the command's buffers. */
 static void
 prepare (LayerCommand *self, cl_event **event)
 {
@@ -115,11 +114,11 @@ _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking)
 
 #define SPLICE(...) __VA_ARGS__
 
-/* Checks that the range that a command uses is within a buffer.  The driver's check does not
- * suffice: the driver's sub-buffer may be larger than the program's buffer, and some drivers do not
- * check ranges.  Behind a buffer from a pool is the memory of other buffers.  Behind a sub-buffer
- * that the program made is more of the program's own buffer.  So for a sub-buffer, the layer checks
- * only that the range ends within that buffer, and leaves the rest to the driver. */
+/* Returns TRUE if the range that a command uses is within a buffer.  The driver's own check does
+ * not suffice: its sub-buffer may be larger than the program's buffer, and some drivers do not
+ * check ranges.  A buffer from a pool is followed by other buffers' memory, so the range must end
+ * within the buffer.  A sub-buffer that the program made is followed by the rest of the program's
+ * buffer, so it suffices that the range ends within that buffer.  The driver checks the rest. */
 gboolean
 _tarn_layer_is_within (const LayerBuffer *buffer, gsize offset, gsize size)
 {

@@ -4,8 +4,8 @@
  * The order of a context's queues.  As long as a context has one queue, and the queue is in order,
  * the layer reuses released memory at once (LAYER_ONE_QUEUE), because a later command of the queue
  * runs after the commands that used the memory.  In all other cases a released buffer waits for the
- * commands that use it.  If memory was reused at once, each queue that the program adds later first
- * waits for the commands of the queue that was the only one. */
+ * commands that use it.  If the layer has reused memory at once, and the program then adds queues,
+ * each new queue first waits for the commands of the queue that was the only one. */
 
 #include "layer-private.h"
 

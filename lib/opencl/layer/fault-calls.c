@@ -3,8 +3,8 @@
  *
  * Fault injection: for each OpenCL call, a function that the program reaches in place of the
  * layer's or the driver's function.  Most of these functions return an error if TARN_LAYER_FAULTS
- * says so.  The functions that retain or release objects, and that set user events, return no such
- * errors, but count. */
+ * says so.  The functions that retain or release objects, or that set user events, return no such
+ * errors: they only count. */
 
 #include "faults-private.h"
 
@@ -12,8 +12,8 @@ cl_icd_dispatch _tarn_layer_behind_faults;
 
 /* Functions and macros that many calls use */
 
-/* Counts a call for a buffer, image or SVM for which the program gets an error, if the error is
- * want of memory.  The layer counts the calls that fail without fault injection. */
+/* Counts a failed call for a buffer, an image or SVM, if the program gets an error that means a
+ * lack of memory.  The layer itself counts only the calls that fail without fault injection. */
 static void
 count_failure (FaultCall call, cl_int status)
 {
@@ -519,7 +519,7 @@ FAULT_REFERENCE (clReleaseKernel, cl_kernel, KERNEL, -1)
 FAULT_REFERENCE (clRetainEvent, cl_event, EVENT, 1)
 FAULT_REFERENCE (clReleaseEvent, cl_event, EVENT, -1)
 
-/* Functions for OpenCL calls that none of this file's macros fits */
+/* Functions for OpenCL calls that this file's macros cannot define */
 
 static cl_int CL_API_CALL
 fault_clRetainMemObject (cl_mem object)

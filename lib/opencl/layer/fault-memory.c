@@ -29,8 +29,8 @@ static TarnMutex lock;       /* guards the two variables below */
 static GHashTable *memories; /* maps a handle to its FaultMemory, which the table owns */
 static gsize used;
 
-/* The longest chain of memory objects of which each is made of the next one, such as an image, of a
- * sub-buffer, of a buffer. */
+/* The greatest number of objects in a chain of memory objects.  Each object of a chain is made of
+ * the next one: for example, an image of a sub-buffer, and the sub-buffer of a buffer. */
 #define MAX_CHAIN 4
 
 static gsize budget; /* in bytes; constant; 0 if there is no budget */

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fault injection: lets a call that it makes fail wait for commands, if the call would have waited
- * for these commands without fault injection. */
+ * Fault injection: a call that would wait for commands still waits for them when fault injection
+ * makes the call fail. */
 
 #include "faults-private.h"
 

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fault injection: makes calls of the program fail that would succeed without it.  Each OpenCL call
- * of the program reaches fault injection first, then the rest of the layer.  See faults.c. */
+ * Fault injection: makes OpenCL calls of the program fail, to test how the program handles errors.
+ * Each OpenCL call of the program reaches fault injection first, then the rest of the layer.  See
+ * faults.c. */
 
 #ifndef TARN_FAULTS_PRIVATE_H
 #define TARN_FAULTS_PRIVATE_H

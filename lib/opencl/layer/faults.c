@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fault injection: makes the calls fail that TARN_LAYER_FAULTS names, to test how a program copes.
- * That variable is a list of the following words, separated by commas:
+ * Fault injection: makes calls fail, to test how a program handles errors.  The environment
+ * variable TARN_LAYER_FAULTS chooses the calls.  The variable is a list of the following words,
+ * separated by commas:
  *
  *     CALL=N, CALL=N-M, CALL=N+   the calls with these numbers fail; each function counts its
  *                                 calls from 1, as TARN_FAULTS counts requests

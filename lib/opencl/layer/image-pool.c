@@ -53,10 +53,10 @@ fail (cl_int status, const TarnOpenclImageKind *kind, GError **error)
 }
 
 /* Makes the driver allocate the memory of a new image on the device now, by a command that reads a
- * pixel.  Otherwise the driver might allocate the memory only at the first command of the program
- * that uses the image.  See make_ready () in pieces.c.  Does nothing if the device is the host's
- * processor: its memory comes from the host, which gives it page by page as it is used, so a
- * command would prove nothing, and the wait for it takes 0.1 ms or more for each image. */
+ * pixel.  Otherwise the driver might allocate the memory only at the program's first command that
+ * uses the image.  See make_ready () in pieces.c.  Does nothing if the device is the host's
+ * processor: the host's system provides memory page by page at its first use, so a read of one
+ * pixel would prove nothing, and the wait for the read takes 0.1 ms or more. */
 static cl_int
 make_ready (LayerContext *context, cl_mem image)
 {
@@ -78,8 +78,8 @@ make_ready (LayerContext *context, cl_mem image)
   return MIN (status, CL_SUCCESS);
 }
 
-/* Creates the driver's image for @image, a block without one.  Returns FALSE with an error on
- * failure. */
+/* Creates the driver's image of the block @image, which has no image yet.  Returns FALSE with an
+ * error on failure. */
 static gboolean
 make (LayerContext *context, LayerImage *image, GError **error)
 {

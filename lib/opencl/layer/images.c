@@ -215,7 +215,8 @@ create_of_buffer (const Request *request, LayerBuffer *whole, cl_int *status)
 
 /* Functions that make images for the program's calls */
 
-/* Counts an image that the layer asked the driver to make.  @image: NULL if the driver refused. */
+/* Counts an image that the layer asked the driver to make.  @image: the driver's image, or NULL if
+ * the driver refused. */
 static void
 count_passed_on (cl_mem image)
 {
@@ -228,9 +229,10 @@ count_passed_on (cl_mem image)
     LAYER_COUNT_BYTES (image_bytes, bytes);
 }
 
-/* Takes an image for the program from the pool, and counts it.  If it returns NULL and leaves
- * *status as CL_SUCCESS, the driver is to make the image.  If it returns NULL and sets *status to
- * an error, the program gets that error. */
+/* Takes an image for the program from the pool, and counts it.  If the pool does not serve the
+ * image, returns NULL and does not change *status, which is CL_SUCCESS: the caller then lets the
+ * driver make the image.  If the program must get an error, returns NULL and sets *status to the
+ * error. */
 static cl_mem
 serve (const Request *request, cl_int *status)
 {

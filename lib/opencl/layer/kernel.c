@@ -2,11 +2,12 @@
  * SPDX-License-Identifier: MIT
  *
  * Kernels of the program: records which of their arguments are buffers from a pool, so that a
- * launch is recorded as a use of these buffers.  An argument is a buffer for the layer if it has
- * the same bytes as a buffer's handle.  If that is a coincidence, the only effect is that the
- * buffer, when it is released, waits for a command that does not use it.  A kernel's record has a
- * reference to a buffer's record, but none to the buffer, because kernels in OpenCL do not retain
- * their arguments (OpenCL 3.0 specification, section 5.9.2, clSetKernelArg). */
+ * launch is recorded as a use of these buffers.  The layer takes an argument for a buffer if the
+ * argument has the same bytes as a buffer's handle.  The bytes may be equal by chance.  The only
+ * effect is that this buffer, after its release, waits for a command that does not use it.  A
+ * kernel's record has a reference to a buffer's record, but none to the buffer, because kernels in
+ * OpenCL do not retain their arguments (OpenCL 3.0 specification, section 5.9.2,
+ * clSetKernelArg). */
 
 #include "layer-private.h"
 
@@ -70,8 +71,8 @@ names_images_of_buffers (guint n, const gchar *const *strings, const size_t *len
 
 /* Checks if the source uses images that are made of buffers, and then passes
  * clCreateProgramWithSource () on to the driver.  If the source uses such images, and the driver
- * does not make them of sub-buffers, the driver, not a pool, makes all new buffers of the context
- * from now on. */
+ * cannot make images of sub-buffers, all new buffers of the context come from the driver from now
+ * on, not from a pool. */
 cl_program CL_API_CALL
 layer_clCreateProgramWithSource (cl_context handle, cl_uint n, const char **strings,
                                  const size_t *lengths, cl_int *status)

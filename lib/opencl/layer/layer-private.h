@@ -151,15 +151,15 @@ typedef struct
    * reason. */
   gsize reasons[LAYER_N_REASONS];
   gsize sub_buffers; /* number of sub-buffers that the driver made for blocks of a pool */
-  gsize failed;      /* number of buffers for which the program got an error for want of memory */
+  gsize failed;      /* number of buffers for which the program got an error for lack of memory */
   gsize svm_failed;  /* number of calls of clSVMAlloc () for which the program got no memory */
 
   gsize images_created;   /* number of images asked for, except images that are made of buffers */
   gsize images_served;    /* number of images in @images_created that came from a pool */
   gsize images_passed_on; /* number of requests in @images_created passed on to the driver */
   gsize pool_images;      /* number of images that the pool asked the driver for */
-  /* Number of images, also of those that are made of buffers, for which the program got an error
-   * for want of memory. */
+  /* Number of images for which the program got an error for lack of memory.  Also counts images
+   * that are made of buffers. */
   gsize images_failed;
 
   guint64 buffer_bytes TARN_WHOLE; /* total size of the buffers that the program got, in bytes */
@@ -985,9 +985,9 @@ gboolean _tarn_layer_try_make_room (cl_context handle, cl_int status);
 
 /* Functions of image-pool.c */
 
-/* Serves an image from the pool of images.  Returns NULL and leaves *status as CL_SUCCESS if the
- * driver shall make the image.  Returns NULL and sets *status to an error if the program shall get
- * that error. */
+/* Serves an image from the pool of images.  If the driver shall make the image, returns NULL and
+ * does not change *status, which is CL_SUCCESS.  If the program must get an error, returns NULL and
+ * sets *status to the error. */
 cl_mem _tarn_layer_serve_image (cl_context handle, cl_mem_flags flags,
                                 const cl_image_format *format, const cl_image_desc *desc,
                                 cl_int *status);

@@ -124,7 +124,8 @@ _tarn_layer_is_blind (void)
 static gboolean has_faults;      /* constant after clInitLayer () */
 static cl_icd_dispatch dispatch; /* constant after clInitLayer () */
 
-/* Returns the layer's function with this name, or NULL if the layer does not intercept it. */
+/* Returns the layer's function with this name.  Returns NULL if the layer does not intercept the
+ * function. */
 static void *
 find_layer_function (const gchar *name)
 {

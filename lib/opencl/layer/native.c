@@ -76,8 +76,8 @@ note_address (void *data)
 }
 
 /* The arguments of the layer's native kernel that calls the program's function.  The driver copies
- * them.  The struct is followed by @n structs Move, then @n pointers, which the driver sets but the
- * layer does not read, then the program's arguments, which are aligned to 16 bytes, like memory
+ * them.  Three things follow the struct in memory: @n structs Move; @n pointers, which the driver
+ * sets and the layer does not read; and the program's arguments, aligned to 16 bytes like memory
  * from malloc (). */
 typedef struct
 {

@@ -122,8 +122,8 @@ fail (cl_int status, gsize size, GError **error)
 
 #define MAX_WAIT (G_USEC_PER_SEC / 5)
 
-/* Polls the state of a command until the command is done or has failed, or until @end, a monotonic
- * time.  If the query of the state fails, waits for the command without a limit. */
+/* Polls the state of a command until the command is done, until it has failed, or until the
+ * monotonic time @end.  If the query of the state fails, waits for the command without a limit. */
 static cl_int
 poll_until (cl_event event, gint64 end)
 {
@@ -428,7 +428,7 @@ piece_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gui
 /* Returns a host address for reading a block.  To find it, maps and unmaps the block's first byte.
  * A driver for the host's processor maps a buffer in place, so the block's other bytes come after
  * the first byte.  Other drivers map a copy of the first byte alone.  So the caller has to check
- * whether the block's other bytes come after it. */
+ * that the block's other bytes really follow the first byte. */
 static gconstpointer
 piece_find_host (gpointer user_data, TarnMemory memory, gsize size)
 {

@@ -336,8 +336,8 @@ trusts_markers (LayerQueue *self)
 }
 
 /* Returns the state of a marker: CL_COMPLETE, a larger value if it is not done, or a negative
- * error.  Returns an error also if the marker is done but does not tell that earlier commands are
- * done: see trusts_markers ().  @reached: see poll (). */
+ * error.  Also returns an error if the marker is done, but earlier commands may not be done: see
+ * trusts_markers ().  @reached: see poll (). */
 static cl_int
 get_marker_state (LayerQueue *self, const LayerMarker *marker, cl_event reached)
 {

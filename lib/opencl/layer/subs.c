@@ -10,8 +10,8 @@
  * the memory of a spare is free in the pool.  The pool may give this memory to a buffer of another
  * size, or return its piece, the driver's large buffer, to the driver.  Before the layer makes a
  * sub-buffer of the memory, or releases the piece, it releases the spares of that memory.  So no
- * two of these sub-buffers overlap.  NVIDIA's driver 580 needs that: it crashes when a sub-buffer
- * is released, if a later sub-buffer overlaps it and commands used both.
+ * two of the layer's sub-buffers overlap.  NVIDIA's driver 580 needs that.  If commands have used
+ * two overlapping sub-buffers, the driver crashes when the older one is released.
  *
  * A spare's time is the time at which the layer last looked at the age of spares, not the time of
  * the buffer's release.  So the release of a buffer need not read the clock.

@@ -15,7 +15,8 @@
 
 #define N_SHARDS 64 /* must be a power of two, because get_shard () uses N_SHARDS - 1 as a mask */
 
-/* A shard: a part of a table, with those handles that get_shard () assigns to it. */
+/* A shard: a part of a table.  The function get_shard () decides which handles belong to which
+ * shard. */
 typedef struct
 {
   TarnMutex lock;
@@ -28,8 +29,8 @@ typedef struct
 /* No code initializes the tables, because a mutex of zero bytes is valid and unlocked. */
 static Shard tables[LAYER_N_OBJECT_KINDS][N_SHARDS];
 
-/* Returns the shard for a handle.  Handles are addresses, whose lowest bits are equal, so the
- * lowest four bits do not select the shard. */
+/* Returns the shard for a handle.  Handles are aligned addresses, so their lowest bits are equal:
+ * the lowest four bits do not take part in the choice. */
 static Shard *
 get_shard (LayerKind kind, gconstpointer handle)
 {

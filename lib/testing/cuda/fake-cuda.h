@@ -124,8 +124,9 @@ enum
 };
 
 /* The version of CUDA that the fake driver implements, and that cuDriverGetVersion () returns.  The
- * driver has no functions that CUDA got after this version.  From the same sources, the build makes
- * a second library with an older version, for a program that is compiled with that version. */
+ * driver lacks the functions that later versions of CUDA introduced.  From the same sources, the
+ * build makes a second library with an older version, for a program that is compiled with that
+ * version. */
 #ifndef FAKE_CUDA_VERSION
 #define FAKE_CUDA_VERSION 12090
 #endif

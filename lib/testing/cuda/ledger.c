@@ -477,8 +477,8 @@ fake_count_pool (guint pool)
   return search.bytes;
 }
 
-/* Among the blocks of a pool, takes one whose free is pending and that has at least @size bytes,
- * and makes @stream wait for that free.  Returns NULL if there is no such block. */
+/* Takes a block of a pool that has at least @size bytes, and whose free is pending.  Makes @stream
+ * wait for that free.  Returns NULL if there is no such block. */
 static Block *
 take_pending (guint pool, gsize size, Stream *stream)
 {

@@ -267,7 +267,8 @@ read_image (const gchar *image, GPtrArray *names, gchar **error)
 
 /* Functions that read the options of a call that loads a module, and write its logs */
 
-/* Returns TRUE if the caller gave both a buffer for a log and the buffer's size, or neither. */
+/* Returns FALSE if the caller gave a buffer for a log without the buffer's size, or a size without
+ * a buffer. */
 static gboolean
 is_log (const Log *log)
 {

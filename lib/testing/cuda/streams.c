@@ -7,10 +7,10 @@
  *
  * The legacy default stream waits for the commands of blocking streams and per-thread default
  * streams in three cases: for a recorded event, a stream-ordered allocation and a stream-ordered
- * free.  These streams wait for the legacy default stream in one case: when it waits for an event,
- * those of them that exist wait for the event, too.  In all other cases, the default streams wait
- * for no other stream.  A call that names a destroyed stream ends the test, because such a call
- * crashes on an H200. */
+ * free.  In turn, if the legacy default stream waits for an event, all such streams that exist at
+ * that time wait for the event, too.  In all other cases, the default streams wait for no other
+ * stream.  A call that names a destroyed stream ends the test, because such a call crashes on an
+ * H200. */
 
 #include "testing/cuda/fake-private.h"
 

@@ -84,8 +84,8 @@ compare_overlap (gconstpointer key, gconstpointer wanted)
   return other->address - range->address >= range->size;
 }
 
-/* Finds a range in a tree of ranges of which no two overlap.  Returns NULL if none of them overlaps
- * the wanted range. */
+/* Finds a range that overlaps the wanted range, in a tree of ranges that do not overlap each other.
+ * Returns NULL if there is none. */
 static gpointer
 find_overlap (GTree *ranges, CUdeviceptr address, gsize size)
 {
