@@ -13,9 +13,9 @@
 #include "allocator/block-private.h"
 
 /* A batch: blocks of one bin that a thread moved from its cache to the bin together.  Another
- * thread, if its own cache may have so many blocks, takes the whole batch at once.  If the pool has
- * no lists by age, this other thread need not walk the batch while it holds the pool's lock.  A
- * walk would be slow, because the block structs are still in another processor's caches. */
+ * thread takes the whole batch at once if its own cache has room for it.  If the pool has no lists
+ * by age, this other thread need not walk the batch while it holds the pool's lock.  A walk would
+ * be slow, because the block structs are still in another processor's caches. */
 typedef struct
 {
   TarnBlock *last;
