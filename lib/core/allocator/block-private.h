@@ -126,15 +126,14 @@ struct _TarnBlock
   guint8 is_unready : 1;
   guint8 is_handed_on : 1; /* TRUE if the program moved the block, while in use, to another queue */
   guint8 is_told : 1;      /* TRUE if Tarn has logged that it cannot return the block's memory */
-  /* TRUE if the memory is a heap's, and the pool does not know that the heap assigns the memory to
-   * the block's queue.  Then the pool can return the memory to the heap only when no queue uses the
-   * block. */
+  /* TRUE if the heap below the pool may have assigned the memory to another queue than the block's.
+   * Then the pool can return the memory to the heap only when no queue uses the block. */
   guint8 is_away : 1;
   guint8 is_own;  /* atomic; TRUE if the block is in its queue's arena (pool/arenas.c) */
   guint16 number; /* the struct's index in its TarnBlockChunk, an array of structs; constant */
   /* The handle of the queue whose share the block joins when it is freed.  (A queue's share: the
    * cached blocks that only this queue has used.)  NULL if the block joins the blocks that no queue
-   * uses.  TARN_NO_SHARE if it joins no share. */
+   * uses.  TARN_NO_SHARE if the block joins no share. */
   gpointer share;
   union
   {
