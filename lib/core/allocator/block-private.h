@@ -195,9 +195,10 @@ _tarn_block_set_state (TarnBlock *block, TarnBlockState state)
 
 /* Returns the value of TarnBlock.share for a block.  A block in a queue's arena keeps its value.
  * The value is TARN_NO_SHARE if the block is never cached, if the program handed it over between
- * queues, or if several queues use it.  It is NULL if no queue uses the block.  If one queue uses
- * the block, it is usually this queue's handle.  But it is TARN_NO_SHARE if the queue is out of
- * order or not in the pool's table, if the use has an event, or if is_away is TRUE. */
+ * queues, or if several queues use it.  The value is NULL if no queue uses the block.  If one queue
+ * uses the block, the value is usually this queue's handle.  But the value is TARN_NO_SHARE if the
+ * queue is out of order or not in the pool's table, if the use has an event, or if is_away is
+ * TRUE. */
 static inline gpointer
 _tarn_block_get_share (const TarnBlock *block)
 {

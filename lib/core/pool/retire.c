@@ -1,11 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Chooses the cached ("held") blocks whose memory the pool returns to upstream, and their order.
- * The functions here only take the blocks out of the pool: they remove them from its bins and
- * counters, set their state to RETIRED, and link them by TarnBlock.below.  The caller holds the
- * pool's lock.  It releases the lock, and then returns the memory of the blocks to upstream
- * (upstream/give-back.c). */
+ * Chooses the cached ("held") blocks whose memory the pool returns to upstream.  The functions here
+ * only take the blocks out of the pool: they remove the blocks from bins and counters, set their
+ * state to RETIRED, and link them by TarnBlock.below in the order of their return.  The caller
+ * holds the pool's lock.  The caller then releases the lock, and returns the memory of the blocks
+ * to upstream (upstream/give-back.c). */
 
 #include "base/clock-private.h"
 #include "pool/cache-private.h"
