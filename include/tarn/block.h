@@ -52,9 +52,9 @@ gsize tarn_block_get_alloc_size (const TarnBlock *block);
 TarnAllocator *tarn_block_get_allocator (const TarnBlock *block);
 
 /**
- * Records that commands on a queue use a block. It is for queues other than the one that the block
- * was allocated for. After the program has freed the block, Tarn does not reuse its memory before
- * all commands that the queue had at that moment are done.
+ * Records that commands on a queue use a block. Call this for each queue except the one for which
+ * the block was allocated. After the program has freed the block, Tarn reuses the block's memory
+ * only when all commands that the queue had at the free are done.
  *
  * @param block  a block in use
  * @param queue  a cl_command_queue or CUstream, alive until the block is freed; a backend has a
@@ -150,8 +150,8 @@ void tarn_block_free (TarnBlock *block);
  * after the queue's present commands. Use this function if the program knows only at the end which
  * queue it used.
  *
- * If the queue cannot be recorded, the block stays in use, and a message says why: Tarn could not
- * find out when its memory may be reused.
+ * If the queue cannot be recorded, the block stays in use, because Tarn could not find out when its
+ * memory may be reused. A message has the driver's error.
  *
  * @param block  (transfer full): a block; NULL is allowed. Any thread may call it.
  * @param queue  nullable: as for tarn_block_record_use(); NULL: as tarn_block_free(). A backend has

@@ -14,7 +14,7 @@
 G_BEGIN_DECLS
 
 /**
- * The banks of a device's local memory. CUDA calls it shared memory. Work items that access
+ * The banks of a device's local memory (shared memory in CUDA's terms). Work items that access
  * different places in one bank at the same time have to take turns.
  *
  * @since 0.1
@@ -44,8 +44,8 @@ typedef struct
 
 /**
  * Computes how many accesses to local memory have to take turns. Neighbouring work items access
- * neighbouring elements of an array. The function looks at this along each axis, and finds the
- * worst conflict. PyOpenCL calls this why_not_local_access_conflict_free.
+ * neighbouring elements of an array. The function checks the accesses along each axis, and finds
+ * the worst conflict. PyOpenCL calls this why_not_local_access_conflict_free.
  *
  * @param memory        the banks, and the number of work items; start from TARN_LOCAL_MEMORY_INIT
  * @param item_size     bytes of an element; the result is exact if this is memory->bank_bytes

@@ -103,8 +103,8 @@ typedef gpointer (*TarnOpenclFindFunc) (const gchar *name, gpointer user_data);
 gboolean tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data, GError **error);
 
 /**
- * Gets an OpenCL function from the place from which Tarn gets its own. With it, a program that is
- * not linked with OpenCL can call OpenCL.
+ * Gets an OpenCL function. Tarn looks it up where it finds the functions that it calls itself. With
+ * this, a program that is not linked with OpenCL can call OpenCL.
  *
  *     cl_int (*finish) (cl_command_queue) = tarn_opencl_get_function ("clFinish", &error);
  *
@@ -435,10 +435,11 @@ typedef struct _TarnOpenclImagePool TarnOpenclImagePool;
  * the queue's device at once. On NVIDIA's devices, where that is not thread-safe, it fills one
  * pixel instead. The host waits for neither.
  *
- * In counters and limits, an image has the bytes of its pixels. The pool tells images with
- * different flags, formats or descriptors apart by their bytes. So if the pixels of two kinds of
- * images have the same number of bytes, one kind counts a few bytes more. A driver may allocate
- * more, because it pads rows or stores an image in tiles. OpenCL does not tell how much.
+ * In counters and limits, an image has the bytes of its pixels. Images of different kinds (flags,
+ * format or descriptor) always have different numbers of bytes in the pool. So if the pixels of two
+ * kinds have the same number of bytes, images of one kind count a few bytes more. A driver may
+ * allocate more than the pool counts, because it pads rows or stores an image in tiles. OpenCL does
+ * not tell how much.
  *
  * @param queue    a queue of the device, which must support images; retained, and so is its
  *                 context. Its commands make new images ready.
@@ -532,10 +533,10 @@ cl_mem tarn_opencl_block_get_image (const TarnBlock *block);
 /* Memos: results that are computed once for each context, queue or device */
 
 /**
- * Makes a memo whose first argument is a cl_context. It is like tarn_memo_new(), but it retains a
- * context as long as it has an entry for it. So call tarn_memo_forget_everywhere() or a similar
- * function before you release the last reference to a context. OpenCL has no current context, so
- * NULL as the first argument is a programming error.
+ * Makes a memo whose first argument is a cl_context. The memo is like that of tarn_memo_new(), but
+ * it retains a context as long as it has an entry for this context. So call
+ * tarn_memo_forget_everywhere() or a similar function before you release the last reference to a
+ * context. OpenCL has no current context, so NULL as the first argument is a programming error.
  *
  * @param ops        nullable: functions for keys and values; its fields for first arguments must be
  *                   NULL
@@ -680,8 +681,9 @@ typedef struct
 
 /**
  * Chooses the OpenCL devices that tests run on. @p selection chooses them, in the strict syntax of
- * tarn_selection_resolve(). If it is NULL, TARN_TEST in the environment does, in the same syntax,
- * or else PYOPENCL_TEST in PyOpenCL's syntax. If neither is set, every device is chosen.
+ * tarn_selection_resolve(). If @p selection is NULL, the environment variable TARN_TEST chooses the
+ * devices, in the same syntax. If TARN_TEST is not set, PYOPENCL_TEST chooses them, in PyOpenCL's
+ * syntax. If neither is set, every device is chosen.
  *
  * The function skips platforms without a device. Without OpenCL there is no device. If a driver
  * returns an error, a g_message() names it. Devices that the driver does not describe are left out.
@@ -722,8 +724,8 @@ typedef struct
 typedef void (*TarnOpenclTestFunc) (const TarnOpenclTest *test, gconstpointer data);
 
 /**
- * Adds a test to g_test for each chosen OpenCL device. TARN_TEST or else PYOPENCL_TEST in the
- * environment chooses the devices; without them, all devices are chosen: see
+ * Adds a test to g_test for each chosen OpenCL device. The environment variable TARN_TEST chooses
+ * the devices, or else PYOPENCL_TEST. If neither is set, all devices are chosen: see
  * tarn_opencl_select_test_devices(). The path names the device: test "pool/reuse" is
  * "/opencl/0:1/pool/reuse" on device 1 of platform 0. A device that is named twice has one test.
  *
@@ -798,8 +800,8 @@ typedef enum
 gboolean tarn_opencl_has_double_support (cl_device_id device, gboolean *supported, GError **error);
 
 /**
- * Tells whether a device has doubles as AMD's first drivers did. These drivers had the extension
- * cl_amd_fp64.
+ * Tells whether a device has the extension cl_amd_fp64. With this extension, AMD's first drivers
+ * supported doubles.
  *
  * @param device     the device
  * @param supported  out, nullable
@@ -934,7 +936,7 @@ gboolean tarn_opencl_usable_local_mem_size (cl_device_id device, gint n_args, gs
  * @param explanation   out, nullable, (transfer full): which work items access the same bank, for
  *                      g_free(); NULL if there is no conflict
  * @param guess         out, nullable, (transfer full): why the result is a guess, for g_free();
- *                      NULL if it is no guess. It is also one if @p item_size is not
+ *                      NULL if it is no guess. The result is also a guess if @p item_size is not
  *                      tarn_opencl_local_memory_access_granularity().
  * @param error         return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a CPU whose local
  *                      memory is global memory; TARN_OPENCL_ERROR of a failing query,
@@ -1000,8 +1002,8 @@ gboolean tarn_opencl_has_struct_arg_count_bug (cl_device_id device, cl_context c
                                                const gchar **bug, GError **error);
 
 /**
- * Tells whether a driver caches the programs that it builds. Then it keeps the result of
- * clBuildProgram() for each source, and the program need not keep it. PoCL and NVIDIA's driver do
+ * Tells whether a driver caches the programs that it builds. Such a driver keeps the result of
+ * clBuildProgram() for each source, so an application need not keep it. PoCL and NVIDIA's driver do
  * so; AMD's "Accelerated Parallel Processing" does not.
  *
  * @param device  the device
@@ -1059,8 +1061,8 @@ gboolean tarn_opencl_has_fine_grain_system_svm (cl_device_id device, gboolean *s
                                                 GError **error);
 
 /**
- * Tells whether fine-grain SVM in buffers has atomics. They work between host and device. The
- * device needs CL_DEVICE_SVM_ATOMICS and CL_DEVICE_SVM_FINE_GRAIN_BUFFER
+ * Tells whether fine-grain SVM in buffers has atomics. The atomics work between host and device.
+ * The device needs CL_DEVICE_SVM_ATOMICS and CL_DEVICE_SVM_FINE_GRAIN_BUFFER
  * (tarn_opencl_has_fine_grain_buffer_svm()).
  *
  * @param device     the device
@@ -1074,8 +1076,8 @@ gboolean tarn_opencl_has_fine_grain_buffer_svm_atomics (cl_device_id device, gbo
                                                         GError **error);
 
 /**
- * Tells whether a device has atomics on host memory. They work between host and device. The device
- * needs CL_DEVICE_SVM_ATOMICS and CL_DEVICE_SVM_FINE_GRAIN_SYSTEM
+ * Tells whether a device has atomics on host memory. The atomics work between host and device. The
+ * device needs CL_DEVICE_SVM_ATOMICS and CL_DEVICE_SVM_FINE_GRAIN_SYSTEM
  * (tarn_opencl_has_fine_grain_system_svm()).
  *
  * @param device     the device
@@ -1125,7 +1127,8 @@ typedef struct
  * times a kernel that accesses local memory in about thirty patterns, and chooses the layout of
  * banks whose conflicts explain the times best. It makes a context and a queue of its own, and
  * takes up to about two seconds, plus the time to compile the kernel. Other work of the device
- * meanwhile makes the result worse. With G_MESSAGES_DEBUG=Tarn-OpenCL it logs the times.
+ * meanwhile makes the result worse. With G_MESSAGES_DEBUG=Tarn-OpenCL in the environment, the
+ * function logs the times.
  *
  * The function knows layouts of 8 to 128 banks (a power of two) of 4, 8 or 16 bytes, together at
  * most 1024 bytes. In a layout, all work items of a warp (sub-group, wave; at most 64), or half of

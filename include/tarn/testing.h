@@ -108,8 +108,8 @@ void tarn_testing_device_set_reclaim (TarnTestingDevice *device, TarnTestingRecl
                                       gpointer user_data);
 
 /**
- * Sets a hook that each free runs first. The device's lock is not held then, and the memory still
- * counts as in use.
+ * Sets a hook that each free runs first. The hook may use the device: the free does not hold the
+ * device's lock meanwhile, and its memory still counts as in use.
  *
  * @param device     the device; set the hook before other threads use the device
  * @param func       a hook; NULL, the default: none
@@ -132,8 +132,8 @@ void tarn_testing_device_fail (TarnTestingDevice *device, guint nth, gboolean fo
 
 /**
  * Makes a share of all allocations fail. Their error is #TARN_ERROR_OUT_OF_MEMORY. The device
- * chooses them at random. The same ones fail again in each run with the same seed of g_test, or in
- * a program without g_test.
+ * chooses the allocations at random. In each run with the same seed of g_test, or without g_test,
+ * the same allocations fail.
  *
  * @param device  the device; any thread may call it
  * @param share   from 0, the default: none, to 1: all
@@ -400,8 +400,8 @@ void tarn_testing_queue_put (TarnTestingQueues *queues, gpointer queue, TarnMemo
 
 /**
  * Makes a queue wait for another one. Later commands on the queue come after the commands that are
- * on the other queue now. A program orders its own queues like this, and the library does not learn
- * of it.
+ * on the other queue now. A program can order its own queues like this, without the library's
+ * knowledge.
  *
  * @param queues  the queues; any thread may call it
  * @param queue   the queue that waits
@@ -446,7 +446,7 @@ guint tarn_testing_queue_get_pending (TarnTestingQueues *queues, gpointer queue)
  * this way.
  *
  * @param queues  the queues; any thread may call it
- * @param queue   a queue; NULL, the default: no command does
+ * @param queue   a queue; NULL, the default: no command writes to new memory
  * @since 0.1
  */
 void tarn_testing_queues_set_fresh (TarnTestingQueues *queues, gpointer queue);

@@ -21,7 +21,7 @@ G_BEGIN_DECLS
 #define TARN_TRACE_MAX_STACK_DEPTH 64
 
 /**
- * The options of a recording, for tarn_trace_start(). It copies them.
+ * The options of a recording. tarn_trace_start() copies them.
  *
  * @since 0.1
  */
@@ -143,8 +143,8 @@ void tarn_trace_get_stats (TarnTraceStats *stats);
 void tarn_tag_push (const gchar *tag);
 
 /**
- * Removes the calling thread's latest tag. Earlier tags stay. A call without a tag is a programming
- * error, which is reported with g_critical ().
+ * Removes the calling thread's latest tag. Earlier tags stay. To call this without a tag is a
+ * programming error, which Tarn reports by g_critical ().
  *
  * @since 0.1
  */
