@@ -61,8 +61,8 @@ TarnAllocator *tarn_block_get_allocator (const TarnBlock *block);
  *               function with its own type, such as tarn_opencl_block_record_use()
  * @param error  return location, or NULL: TARN_ERROR_NOT_SUPPORTED if the block's allocator has no
  *               queues; the backend's error for the queue; TARN_ERROR_FORKED in a child of fork ()
- * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, one at a
- *         time for a block
+ * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, but only
+ *         one at a time for the same block
  * @since 0.1
  */
 gboolean tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error);
@@ -76,7 +76,8 @@ gboolean tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error
  * @param queue  as for tarn_block_record_use(); a backend has a function with its own type, such as
  *               tarn_cuda_block_move_to_stream()
  * @param error  return location, or NULL: as tarn_block_record_use()
- * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block
+ * @return TRUE, or FALSE with @p error set; any thread may call it, but only one at a time for the
+ *         same block
  * @since 0.1
  */
 gboolean tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error);
@@ -90,7 +91,7 @@ gboolean tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **er
  * @param error  return location, or NULL: the backend's error; TARN_ERROR_FORKED in a child of fork
  *               ()
  * @return TRUE, also for a block without a queue, or FALSE with @p error set; any thread may call
- *         it, one at a time for a block
+ *         it, but only one at a time for the same block
  * @since 0.1
  */
 gboolean tarn_block_wait (TarnBlock *block, GError **error);

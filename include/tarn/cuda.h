@@ -66,7 +66,7 @@ typedef struct
   gchar *pci;           /**< nullable; "0000:65:00.0" */
   gchar *selector;      /**< a text that chooses this device: see tarn_selection_make_selector() */
   gsize bytes;          /**< the size of the device's memory; 0 if the driver does not state it */
-  gpointer reserved[4]; /**< for later */
+  gpointer reserved[4]; /**< for later versions */
 } TarnCudaDevice;
 
 /**
@@ -101,7 +101,7 @@ typedef struct
   CUdevice device;            /**< the device */
   CUcontext context;          /**< a context of this test alone, current in the test's thread */
   const TarnCudaDevice *info; /**< facts about the device */
-  gpointer reserved[4];       /**< for later */
+  gpointer reserved[4];       /**< for later versions */
 } TarnCudaTest;
 
 /**
@@ -1267,7 +1267,7 @@ typedef struct
   guint warps_per_mp;       /**< the warps of those blocks */
   gdouble occupancy;        /**< warps_per_mp, divided by the most warps that fit: 0 to 1 */
   TarnCudaLimit limited_by; /**< the limit that allows no more blocks */
-  guint reserved;           /**< for later: 0 */
+  guint reserved;           /**< for later versions: 0 */
 } TarnCudaOccupancy;
 
 /**

@@ -103,12 +103,13 @@ typedef struct
 
   gsize upstream_bytes;      /**< bytes that the heap has from its upstream allocator */
   gsize peak_upstream_bytes; /**< the highest value of upstream_bytes */
-  gsize used_bytes;          /**< in use: the sizes of requests, rounded up to the alignment */
-  gsize peak_used_bytes;     /**< the highest value of used_bytes */
-  gsize free_bytes;          /**< neither in use nor on its way to or from upstream */
-  gsize largest_free_bytes;  /**< the largest contiguous part of free_bytes */
-  gsize pieces;              /**< segments that the heap has from its upstream allocator */
-  gsize idle_pieces;         /**< segments without a block in use */
+  /** bytes in use: the sizes of requests, rounded up to the alignment */
+  gsize used_bytes;
+  gsize peak_used_bytes;    /**< the highest value of used_bytes */
+  gsize free_bytes;         /**< bytes neither in use nor on the way to or from upstream */
+  gsize largest_free_bytes; /**< the largest contiguous part of free_bytes */
+  gsize pieces;             /**< segments that the heap has from its upstream allocator */
+  gsize idle_pieces;        /**< segments without a block in use */
 
   guint64 driver_calls;   /**< driver calls to allocate segments, also those that failed */
   guint64 upstream_frees; /**< segments that the heap returned to upstream */

@@ -25,7 +25,7 @@ typedef struct
   guint bank_count;  /**< the number of banks, at least 1 */
   guint bank_bytes;  /**< the number of adjacent bytes in one bank, at least 1 */
   guint work_items;  /**< the number of work items that access the memory together */
-  guint reserved;    /**< for later: 0 */
+  guint reserved;    /**< for later versions: 0 */
 } TarnLocalMemory;
 
 /**

@@ -372,8 +372,8 @@ cl_mem tarn_opencl_block_create_sub_buffer (TarnBlock *block, cl_mem_flags flags
  *               context, TARN_ERROR_NOT_SUPPORTED for a device before OpenCL 1.2,
  *               TARN_ERROR_FORKED, TARN_ERROR_OUT_OF_MEMORY, or TARN_OPENCL_ERROR with the
  *               driver's other statuses
- * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, one at a
- *         time for a block
+ * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, but only
+ *         one at a time for the same block
  * @since 0.1
  */
 gboolean tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError **error);
@@ -400,7 +400,8 @@ void tarn_opencl_block_free_on (TarnBlock *block, cl_command_queue queue);
  *               as in PyOpenCL; retained
  * @param error  return location, or NULL: as tarn_opencl_block_record_use(), and TARN_OPENCL_ERROR
  *               with CL_INVALID_VALUE for shared virtual memory and an out-of-order queue
- * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block
+ * @return TRUE, or FALSE with @p error set; any thread may call it, but only one at a time for the
+ *         same block
  * @since 0.1
  */
 gboolean tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue queue, GError **error);
@@ -472,8 +473,8 @@ TarnOpenclImagePool *tarn_opencl_image_pool_new (cl_command_queue queue, TarnPoo
 TarnOpenclImagePool *tarn_opencl_image_pool_ref (TarnOpenclImagePool *pool);
 
 /**
- * Releases a reference on a pool of images. With the last one, the pool releases held images.
- * Images in use stay valid until their blocks are freed.
+ * Releases a reference on a pool of images. When the last reference is released, the pool releases
+ * held images. Images in use stay valid until their blocks are freed.
  *
  * @param pool  (transfer full): a pool of images; NULL is allowed. Any thread may call it. In a
  *              child of fork () it does nothing.
@@ -660,7 +661,7 @@ gboolean tarn_opencl_kernel_memo_get (TarnMemo *memo, cl_context context,
                                       GError **error);
 
 /**
- * A device that was chosen. The struct owns the strings, and no field changes.
+ * A device that was chosen. The struct owns its strings, and is constant.
  *
  * @since 0.1
  */
@@ -676,7 +677,7 @@ typedef struct
   gchar *uuid;             /**< nullable; from cl_khr_device_uuid */
   gchar *pci;              /**< nullable; from cl_khr_pci_bus_info, such as "0000:65:00.0" */
   gchar *selector;         /**< chooses the device: see tarn_selection_make_selector() */
-  gpointer reserved[4];    /**< for later */
+  gpointer reserved[4];    /**< for later versions */
 } TarnOpenclDevice;
 
 /**
@@ -711,7 +712,7 @@ typedef struct
   const cl_device_id *devices;  /**< the device; in a test per platform: all chosen ones */
   guint n_devices;              /**< how many devices there are */
   const TarnOpenclDevice *info; /**< about the device */
-  gpointer reserved[4];         /**< for later */
+  gpointer reserved[4];         /**< for later versions */
 } TarnOpenclTest;
 
 /**

@@ -72,10 +72,10 @@ typedef enum
   TARN_POOL_WHOLE_BUFFERS = 1 << 2,
 
   /**
-   * The pool prints a line to standard error when its last reference is gone, or at exit: its name,
-   * the text of tarn_pool_stats_to_string(), and the peaks of memory in use and of memory that the
-   * pool, or the heap below it, had from upstream. TARN_STATS=1 in the environment sets this flag
-   * for all pools.
+   * The pool prints a line to standard error when its last reference is gone, or at exit. The line
+   * has the pool's name, the text of tarn_pool_stats_to_string(), and two peaks: of memory in use,
+   * and of memory that the pool, or the heap below it, had from upstream. TARN_STATS=1 in the
+   * environment sets this flag for all pools.
    */
   TARN_POOL_PRINTS_STATS = 1 << 3
 } TarnPoolFlags;
@@ -90,10 +90,10 @@ typedef struct
   gsize struct_size; /**< sizeof (TarnPoolOptions), as TARN_POOL_OPTIONS_INIT sets it */
 
   /**
-   * The number of bits after the first 1 bit of a size that select its bin: 0 to 26; 4 by default.
-   * The pool rounds a request up to the largest size of its bin, by less than
-   * 1 / 2^leading_bits_in_bin_id of its size. More bits waste less memory, but a held block fits
-   * less often.
+   * The number of bits, after the first 1 bit of a size, that select the size's bin: 0 to 26; 4 by
+   * default. The pool rounds a request up to the largest size of its bin, by less than 1 /
+   * 2^leading_bits_in_bin_id of its size. More bits waste less memory, but a held block fits less
+   * often.
    *
    * A pool over a heap ignores this. It rounds requests of up to 256 KiB up to a multiple of 512
    * bytes, or by less than 1/32 of their size if that is more. It does not round larger requests.
@@ -226,10 +226,10 @@ typedef struct
   gsize struct_size; /**< sizeof (TarnPoolStats), as TARN_POOL_STATS_INIT sets it */
 
   gsize held_blocks;        /**< freed blocks that the pool keeps for later requests */
-  gsize active_blocks;      /**< in use */
-  gsize managed_bytes;      /**< allocated from upstream for held and active blocks */
+  gsize active_blocks;      /**< blocks in use */
+  gsize managed_bytes;      /**< bytes allocated from upstream for held and active blocks */
   gsize active_bytes;       /**< the requested bytes of active blocks */
-  gsize held_bytes;         /**< allocated for held blocks; without what a heap below keeps */
+  gsize held_bytes;         /**< bytes of held blocks, without the memory that a heap below keeps */
   gsize peak_managed_bytes; /**< the highest managed_bytes: see tarn_pool_reset_peaks() */
   /**
    * The highest active_bytes. If several threads use the pool, this may be too small, by up to the
@@ -364,8 +364,9 @@ TarnPool *tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options
 TarnPool *tarn_pool_ref (TarnPool *pool);
 
 /**
- * Drops a reference on a pool. With the last one, the pool returns its held blocks to the upstream
- * allocator. Blocks in use stay valid, and are returned when they are freed.
+ * Drops a reference on a pool. When the last reference is dropped, the pool returns its held blocks
+ * to the upstream allocator. Blocks in use stay valid. The pool returns each of them to upstream
+ * when the program frees it.
  *
  * @param pool  a pool; NULL is allowed. Any thread may call it.
  * @since 0.1
@@ -596,8 +597,8 @@ gboolean tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
 void tarn_pool_free_held (TarnPool *pool);
 
 /**
- * Returns held blocks to the upstream allocator until at most @p keep_bytes are held. It begins
- * with the largest. A heap below the pool then returns segments without a block in use to the
+ * Returns held blocks to the upstream allocator until at most @p keep_bytes are held. Returns the
+ * largest blocks first. A heap below the pool then returns segments without a block in use to the
  * driver, until they and the held blocks have at most @p keep_bytes together. If several pools use
  * the heap, these may be segments that another pool used.
  *
@@ -608,9 +609,9 @@ void tarn_pool_free_held (TarnPool *pool);
 void tarn_pool_trim (TarnPool *pool, gsize keep_bytes);
 
 /**
- * Returns held blocks to the upstream allocator. From now on it returns each block when it is
- * freed. A heap below the pool returns its segments without a block in use to the driver, as for
- * tarn_pool_free_held(). It keeps the memory of blocks that are freed later for
+ * Returns held blocks to the upstream allocator. From now on the pool returns each block when the
+ * program frees it. A heap below the pool returns its segments without a block in use to the
+ * driver, as for tarn_pool_free_held(). If blocks are freed later, the heap keeps their memory for
  * TarnHeapOptions.idle_seconds, or until tarn_pool_free_held() is called.
  *
  * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.

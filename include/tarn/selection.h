@@ -24,7 +24,7 @@ typedef struct
   const gchar *vendor;  /**< the vendor that the driver states */
   const gchar *uuid;    /**< nullable; such as "GPU-9f2c5c3a-..." */
   const gchar *pci;     /**< nullable; such as "0000:65:00.0" */
-  gpointer reserved[4]; /**< for later: NULL */
+  gpointer reserved[4]; /**< for later versions: NULL */
 } TarnSelectionDevice;
 
 /**
@@ -42,7 +42,7 @@ typedef struct
   /** The kind: "opencl" or NULL, "cuda", or a kind of another backend: see
    * tarn_selection_add_kind(). */
   const gchar *kind;
-  gpointer reserved[4]; /**< for later: NULL */
+  gpointer reserved[4]; /**< for later versions: NULL */
 } TarnSelectionPlatform;
 
 /**

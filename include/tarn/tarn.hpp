@@ -929,8 +929,8 @@ public:
   }
 
   /**
-   * Returns held blocks to the upstream allocator: tarn_pool_stop_holding(). From now on it
-   * returns each block when it is freed.
+   * Returns held blocks to the upstream allocator: tarn_pool_stop_holding(). From now on the pool
+   * returns each block when the program frees it.
    */
   void
   stop_holding () const noexcept
