@@ -30,7 +30,7 @@
  * bins. */
 #define MOST_COARSE_BITS (TARN_CACHE_HOME_BITS - 5)
 
-/* Moves the blocks and counts of a cache whose thread has ended to the pool, then frees the cache.
+/* Frees a cache whose thread has ended, after moving the cache's blocks and counts to the pool.
  * The pool must have at least two other caches.  If only one cache remained, the pool would take
  * that cache's peak for its own peak, although the freed cache's bytes are missing from it.  The
  * caller holds the pool's lock. */

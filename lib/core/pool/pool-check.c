@@ -227,8 +227,8 @@ check_lists (Walk *walk)
 }
 
 /* Counts the bins that are in the list unasked of a recorded bin, and that belong in this list.  A
- * bin belongs in the list if it has blocks and the same number as the recorded bin, if no other
- * queue has requested a block from it, and if its queue has references. */
+ * bin belongs in the list if it has blocks and the same number as the recorded bin, if it is not
+ * wanted (TarnBin.is_wanted), and if its queue has references. */
 static gsize
 count_unasked (const TarnBin *of_all, guint32 number)
 {
@@ -240,7 +240,7 @@ count_unasked (const TarnBin *of_all, guint32 number)
 }
 
 /* Counts the queues' bins that have the given number and have blocks.  Sets *n_unasked to the
- * number of these bins from which no other queue has requested a block. */
+ * number of these bins that are not wanted (TarnBin.is_wanted). */
 static gsize
 count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
 {

@@ -255,7 +255,7 @@ typedef struct
 {
   GHashTable *table; /* maps a queue's handle to the TarnQueue */
   TarnQueue *latest; /* the queue that was looked up last; NULL: none */
-  guint n_unused;    /* number of queues in the table to which nothing has a reference */
+  guint n_unused;    /* number of queues in the table that have no references */
   GQueue unrecorded; /* a list of TarnQueue, linked by unrecorded_link */
   /* An array of TarnQueue: queues that the pool has removed from its table of arenas (TarnMet).
    * _tarn_pool_drop_released_queues () drops the references to them. */

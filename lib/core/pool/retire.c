@@ -227,7 +227,7 @@ get_bound (const TarnPool *pool)
 
 /* Returns the most bytes that the pool's own bins may hold.  This is the bound on held bytes, less
  * the most bytes in transfer bins (for blocks that threads hand over).  If the program has set the
- * bound, it is also less the bytes for which thread caches have capacity. */
+ * bound, the function also subtracts the bytes for which thread caches have capacity. */
 gsize
 _tarn_pool_get_room (const TarnPool *pool)
 {

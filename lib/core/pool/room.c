@@ -145,11 +145,11 @@ _tarn_room_end_attempt (const TarnRoomWait *wait)
   current = wait->outer;
 }
 
-/* Waits until another thread frees memory of one of the pools for which the request waits.  A free
- * since the latest attempt to allocate began counts, too: then the function returns TRUE at once.
- * Returns FALSE if @end_time passes without a free, or if no memory is in use that other threads
- * could free.  @end_time is a time of g_get_monotonic_time (), or G_MAXINT64 to wait without
- * end. */
+/* Waits until another thread frees memory of one of the pools for which the request waits.  If
+ * another thread has freed memory since the beginning of the latest attempt to allocate, returns
+ * TRUE at once.  Returns FALSE if @end_time passes without a free, or if no memory is in use that
+ * other threads could free.  @end_time is a time of g_get_monotonic_time (), or G_MAXINT64 to wait
+ * without end. */
 gboolean
 _tarn_room_await (const TarnRoomWait *wait, gint64 end_time)
 {
