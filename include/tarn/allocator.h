@@ -465,8 +465,8 @@ TarnBlock *tarn_allocator_allocate (TarnAllocator *allocator, gsize size,
                                     GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Allocates memory without a block. It is for adaptors: allocators that are built on another one.
- * Programs use blocks instead.
+ * Allocates memory without a block. The call is for adaptors: allocators that are built on another
+ * one. Programs use blocks instead.
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it
  * @param size       bytes; 0 is allowed

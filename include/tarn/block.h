@@ -43,7 +43,8 @@ gsize tarn_block_get_size (const TarnBlock *block);
 gsize tarn_block_get_alloc_size (const TarnBlock *block);
 
 /**
- * Gets the direct allocator that a block's memory comes from. It is below all pools and heaps.
+ * Gets the direct allocator that a block's memory comes from. This allocator is below all pools and
+ * heaps.
  *
  * @param block  a block in use; any thread may call it
  * @return (transfer none): valid until tarn_block_free(), and longer with tarn_allocator_ref()
@@ -68,9 +69,9 @@ TarnAllocator *tarn_block_get_allocator (const TarnBlock *block);
 gboolean tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error);
 
 /**
- * Moves a block to a queue, which waits for the block's other queues. It waits for all commands
- * that these queues have at the time of the call. Afterwards the block belongs to this queue alone.
- * To make the host wait instead, use tarn_block_wait().
+ * Moves a block to a queue, which waits for the block's other queues. The queue waits for all
+ * commands that these other queues have at the time of the call. Afterwards the block belongs to
+ * this queue alone. To make the host wait instead, use tarn_block_wait().
  *
  * @param block  a block in use
  * @param queue  as for tarn_block_record_use(); a backend has a function with its own type, such as
@@ -109,9 +110,9 @@ gboolean tarn_block_wait (TarnBlock *block, GError **error);
 gpointer tarn_block_get_queue (const TarnBlock *block);
 
 /**
- * Hides a block from tarn_pool_find(). It is for adaptors that suballocate from a pool's blocks:
- * the first suballocation of a block has the block's address, so the pool would find the whole
- * block instead.
+ * Hides a block from tarn_pool_find(). The call is for adaptors that suballocate from a pool's
+ * blocks: the first suballocation of a block has the block's address, so the pool would find the
+ * whole block instead.
  *
  * @param block  a block in use; a block without a pool, or of a pool without TARN_POOL_FINDABLE, is
  *               hidden anyway. Any thread may call it, but not while another thread frees the
@@ -146,10 +147,10 @@ TarnBlock *tarn_block_ref (TarnBlock *block);
 void tarn_block_free (TarnBlock *block);
 
 /**
- * Frees a block that a queue may still use. It records the queue as tarn_block_record_use() does,
- * unless the block belongs to that queue anyway, and frees the block. Tarn reuses the memory only
- * after the queue's present commands. Use this function if the program knows only at the end which
- * queue it used.
+ * Frees a block that a queue may still use. The function records the queue as
+ * tarn_block_record_use() does, unless the block belongs to that queue anyway, and frees the block.
+ * Tarn reuses the memory only after the queue's present commands. Use this function if the program
+ * knows only at the end which queue it used.
  *
  * If the queue cannot be recorded, the block stays in use, because Tarn could not find out when its
  * memory may be reused. A message has the driver's error.

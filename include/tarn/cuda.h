@@ -433,8 +433,8 @@ TarnPool *tarn_cuda_pool_new (CUcontext context, const TarnPoolOptions *options,
                               GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Allocates a block from a pool, for use on a stream. It is tarn_pool_allocate_ordered() for a CUDA
- * stream.
+ * Allocates a block from a pool, for use on a stream. This is tarn_pool_allocate_ordered() for a
+ * CUDA stream.
  *
  * The pool does not keep a stream alive. Call tarn_cuda_pool_forget_stream() before you destroy a
  * stream that is not idle: the next stream may get the same handle, and the pool cannot tell the
@@ -482,7 +482,7 @@ TarnBlock *tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream,
 gpointer tarn_cuda_stream_get_queue (CUstream stream);
 
 /**
- * Finds the block in use that has an address of device memory. It is tarn_pool_find() for a
+ * Finds the block in use that has an address of device memory. This is tarn_pool_find() for a
  * CUdeviceptr.
  *
  * @param pool     a pool with TARN_POOL_FINDABLE, over an allocator of device or managed memory
@@ -494,7 +494,7 @@ gpointer tarn_cuda_stream_get_queue (CUstream stream);
 TarnBlock *tarn_cuda_pool_find (TarnPool *pool, CUdeviceptr address);
 
 /**
- * Records that commands on a stream use a block. It is tarn_block_record_use() for a CUDA stream.
+ * Records that commands on a stream use a block. This is tarn_block_record_use() for a CUDA stream.
  *
  * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one
  * @param stream  a stream of the allocator's context, alive until the block is freed, or until
@@ -509,7 +509,7 @@ TarnBlock *tarn_cuda_pool_find (TarnPool *pool, CUdeviceptr address);
 gboolean tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error);
 
 /**
- * Frees a block that a stream may still use. It is tarn_block_free_on() for a CUDA stream, and
+ * Frees a block that a stream may still use. This is tarn_block_free_on() for a CUDA stream, and
  * Tarn's counterpart of cuMemFreeAsync().
  *
  * @param block   (transfer full): a block of one of libtarn-cuda's allocators or of a pool over
@@ -922,7 +922,7 @@ typedef struct
 TarnMemo *tarn_cuda_module_memo_new (void) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Gets the module of an image. It is tarn_memo_get() for a memo of tarn_cuda_module_memo_new().
+ * Gets the module of an image. This is tarn_memo_get() for a memo of tarn_cuda_module_memo_new().
  *
  * @param memo     the memo
  * @param context  nullable: the thread's current context
@@ -956,7 +956,7 @@ gboolean tarn_cuda_module_memo_get (TarnMemo *memo, CUcontext context, GBytes *i
 TarnMemo *tarn_cuda_function_memo_new (TarnMemo *modules) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Gets the function of an image and a name. It is tarn_memo_get() for a memo of
+ * Gets the function of an image and a name. This is tarn_memo_get() for a memo of
  * tarn_cuda_function_memo_new().
  *
  * @param memo      the memo

@@ -179,7 +179,7 @@ TarnAllocator *tarn_heap_allocator_new (TarnAllocator *upstream, const TarnHeapO
 gboolean tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats);
 
 /**
- * Sets for how many seconds a heap keeps idle segments. It changes TarnHeapOptions.idle_seconds.
+ * Sets for how many seconds a heap keeps idle segments. This replaces TarnHeapOptions.idle_seconds.
  * The heap at once frees segments that have been idle for longer, unless a queue may still use
  * them.
  *

@@ -282,9 +282,9 @@ typedef struct
   gpointer (*current_first_arg) (gpointer user_data, GError **error);
 
   /** Makes the calling thread's own value from @p value, if each thread needs its own. Returns NULL
-   * with an error on failure. It needs ref_value and unref_value. When a thread ends, a later
-   * thread gets its value. If a thread that is ending asks for a value, in a destructor of
-   * thread-specific data, the memo does not keep the thread's own value. */
+   * with an error on failure. A memo with this function also needs ref_value and unref_value. When
+   * a thread ends, a later thread gets its value. If a thread that is ending asks for a value, in a
+   * destructor of thread-specific data, the memo does not keep the thread's own value. */
   gpointer (*value_for_thread) (gpointer user_data, gpointer value, gpointer first_arg,
                                 gconstpointer key, GError **error);
 } TarnMemoOps;

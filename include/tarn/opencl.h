@@ -24,10 +24,10 @@ G_BEGIN_DECLS
 #define TARN_OPENCL_ERROR (tarn_opencl_error_quark ())
 
 /**
- * Gets the domain of OpenCL's errors: write TARN_OPENCL_ERROR. Their code is OpenCL's status, a
- * cl_int. Three statuses always become TARN_ERROR_OUT_OF_MEMORY instead, also where a function's
- * error is documented as TARN_OPENCL_ERROR: CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES
- * and CL_OUT_OF_HOST_MEMORY.
+ * Gets the domain of OpenCL's errors: write TARN_OPENCL_ERROR. The code of such an error is
+ * OpenCL's status, a cl_int. Three statuses always become TARN_ERROR_OUT_OF_MEMORY instead, also
+ * where a function's error is documented as TARN_OPENCL_ERROR: CL_MEM_OBJECT_ALLOCATION_FAILURE,
+ * CL_OUT_OF_RESOURCES and CL_OUT_OF_HOST_MEMORY.
  *
  * @return the quark, the same for the life of the process; any thread may call it
  * @since 0.1
@@ -45,7 +45,7 @@ GQuark tarn_opencl_error_quark (void);
 const gchar *tarn_opencl_status_name (cl_int status);
 
 /**
- * Converts an error to an OpenCL status. It is for functions that return a cl_int.
+ * Converts an error to an OpenCL status. Use it in functions that return a cl_int.
  *
  * The code of a TARN_OPENCL_ERROR is a status already. The codes of TARN_ERROR become:
  *
@@ -221,7 +221,8 @@ TarnAllocator *tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignm
 cl_mem tarn_opencl_block_get_buffer (const TarnBlock *block);
 
 /**
- * Gets the address of a block of shared virtual memory. It is the same on host and devices.
+ * Gets the address of a block of shared virtual memory. The address is the same on host and
+ * devices.
  *
  * @param block  a block in use; a block of another kind of memory is a programming error. Any
  *               thread may call it.
@@ -290,7 +291,7 @@ TarnPool *tarn_opencl_pool_new_for_device (cl_context context, cl_device_id devi
                                            GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Allocates a block from a pool, for use on a queue. It is tarn_pool_allocate_ordered() for a
+ * Allocates a block from a pool, for use on a queue. This is tarn_pool_allocate_ordered() for a
  * cl_command_queue. The pool retains the queue as long as it remembers the queue, so the caller may
  * release it at any time.
  *
@@ -311,7 +312,7 @@ TarnBlock *tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_que
                                       GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Allocates a block and fills it with bytes of the host. It replaces clCreateBuffer with
+ * Allocates a block and fills it with bytes of the host. Use it in place of clCreateBuffer with
  * CL_MEM_COPY_HOST_PTR. The function copies the bytes before it returns, so the caller may then
  * change them. The host does not wait for commands on the queue. Later commands on the queue find
  * the bytes in the block; another queue must wait for this one.
@@ -331,7 +332,7 @@ TarnBlock *tarn_opencl_pool_allocate_copy (TarnPool *pool, gconstpointer bytes, 
                                            GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Finds the block in use that has a buffer. It is tarn_pool_find() for a cl_mem.
+ * Finds the block in use that has a buffer. This is tarn_pool_find() for a cl_mem.
  *
  * @param pool    a pool with TARN_POOL_FINDABLE, over an allocator of buffers
  * @param buffer  the result of tarn_opencl_block_get_buffer()
@@ -363,7 +364,7 @@ cl_mem tarn_opencl_block_create_sub_buffer (TarnBlock *block, cl_mem_flags flags
                                             gsize size, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Records that commands on a queue use a block. It is tarn_block_record_use() for a
+ * Records that commands on a queue use a block. This is tarn_block_record_use() for a
  * cl_command_queue.
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one
@@ -379,7 +380,7 @@ cl_mem tarn_opencl_block_create_sub_buffer (TarnBlock *block, cl_mem_flags flags
 gboolean tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError **error);
 
 /**
- * Frees a block that a queue may still use. It is tarn_block_free_on() for a cl_command_queue.
+ * Frees a block that a queue may still use. This is tarn_block_free_on() for a cl_command_queue.
  *
  * @param block  (transfer full): a block of one of libtarn-opencl's allocators or of a pool over
  *               one; NULL is allowed. Any thread may call it.
@@ -389,9 +390,9 @@ gboolean tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue,
 void tarn_opencl_block_free_on (TarnBlock *block, cl_command_queue queue);
 
 /**
- * Moves a block to a queue, which waits for the block's other queues. It waits for all commands
- * that these queues have at the time of the call. Afterwards the block belongs to this queue alone.
- * PyOpenCL calls this SVMAllocation.bind_to_queue(), and calls tarn_block_wait()
+ * Moves a block to a queue, which waits for the block's other queues. The queue waits for all
+ * commands that these other queues have at the time of the call. Afterwards the block belongs to
+ * this queue alone. PyOpenCL calls this SVMAllocation.bind_to_queue(), and calls tarn_block_wait()
  * unbind_from_queue().
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; may
@@ -407,7 +408,7 @@ void tarn_opencl_block_free_on (TarnBlock *block, cl_command_queue queue);
 gboolean tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue queue, GError **error);
 
 /**
- * Gets the queue that a block is used on. It is the queue that the block was allocated for, moved
+ * Gets the queue that a block is used on. This is the queue that the block was allocated for, moved
  * to or first recorded with. A block of 0 bytes has a queue like any other.
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; any
@@ -509,7 +510,7 @@ TarnBlock *tarn_opencl_image_pool_allocate (TarnOpenclImagePool *pool, cl_mem_fl
                                             GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Gets the pool behind a pool of images. It is for counters, limits and trimming:
+ * Gets the pool behind a pool of images. Use it for counters, limits and trimming:
  * tarn_pool_get_stats(), tarn_pool_trim(), tarn_pool_set_limit_bytes(), tarn_pool_find() and other
  * functions work on the images. Do not allocate from it: tarn_pool_allocate() fails with
  * TARN_ERROR_INVALID_SIZE, or returns an image that happens to have as many bytes.
@@ -612,10 +613,10 @@ typedef struct
   }
 
 /**
- * Makes a memo of kernels, which builds each program once. Its first argument is a cl_context, its
- * key is a TarnOpenclKernelKey, and its value is a cl_kernel. Each thread has a cl_kernel of its
- * own, so it can set the arguments without a lock. The memo builds a program once for each context,
- * device, source and options, for all kernels in it and for all threads.
+ * Makes a memo of kernels, which builds each program once. The memo's first argument is a
+ * cl_context, its key is a TarnOpenclKernelKey, and its value is a cl_kernel. Each thread has a
+ * cl_kernel of its own, so it can set the arguments without a lock. The memo builds a program once
+ * for each context, device, source and options, for all kernels in it and for all threads.
  *
  *     TarnOpenclKernelKey key = TARN_OPENCL_KERNEL_KEY_INIT;
  *     cl_kernel kernel;
@@ -640,7 +641,7 @@ typedef struct
 TarnMemo *tarn_opencl_kernel_memo_new (void) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Gets the kernel of the calling thread. It is like tarn_memo_get(), with the types of a memo of
+ * Gets the kernel of the calling thread. This is like tarn_memo_get(), with the types of a memo of
  * tarn_opencl_kernel_memo_new().
  *
  * @param memo     the memo

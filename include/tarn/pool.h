@@ -184,10 +184,10 @@ typedef struct
 
   /**
    * The options of the heap below the pool, such as its name, the alignment of blocks, or how long
-   * it keeps idle memory. NULL, the default: all at their defaults. They are copied. The heap
-   * always follows the pool's limit. The field is for tarn_opencl_pool_new(), tarn_cuda_pool_new()
-   * and similar functions; tarn_pool_new() ignores it, and so does a pool without a heap
-   * (TARN_POOL_WHOLE_BUFFERS).
+   * it keeps idle memory. NULL, the default: all at their defaults. Tarn copies the options. The
+   * heap always follows the pool's limit. The field is for tarn_opencl_pool_new(),
+   * tarn_cuda_pool_new() and similar functions; tarn_pool_new() ignores it, and so does a pool
+   * without a heap (TARN_POOL_WHOLE_BUFFERS).
    */
   const TarnHeapOptions *heap;
 } TarnPoolOptions;
@@ -444,9 +444,10 @@ TarnBlock *tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queu
                                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Allocates a block whose memory is aligned. It is tarn_pool_allocate_ordered() for code that needs
- * a larger alignment than the pool's usual one, such as 4 KiB or 2 MiB. When such a block is freed,
- * the pool returns it to upstream instead of holding it. So use such blocks for long-lived data.
+ * Allocates a block whose memory is aligned. This is tarn_pool_allocate_ordered() for code that
+ * needs a larger alignment than the pool's usual one, such as 4 KiB or 2 MiB. When such a block is
+ * freed, the pool returns it to upstream instead of holding it. So use such blocks for long-lived
+ * data.
  *
  * Over a heap the block's address is a multiple of the alignment. A cl_mem has no address on the
  * host, so its offset in the larger buffer is a multiple of the alignment instead. Without a heap,
@@ -466,7 +467,7 @@ TarnBlock *tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignme
                                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Allocates a block, and waits until other threads have freed enough. It is
+ * Allocates a block, and waits until other threads have freed enough. This is
  * tarn_pool_allocate_ordered() for programs whose threads together need more memory than the device
  * has. If there is too little memory (tarn_error_is_no_memory()), the call waits. It tries again
  * after each of these events: a block of the pool, or of another pool of its reclaim group, is
@@ -498,8 +499,8 @@ TarnBlock *tarn_pool_allocate_timeout (TarnPool *pool, gsize size, gpointer queu
                                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Finds the block in use that has a given handle or address. It is for programs that pass on a
- * cl_mem or an address and have no place to store the block. It takes constant time.
+ * Finds the block in use that has a given handle or address. The call is for programs that pass on
+ * a cl_mem or an address, and have no place to store the block. It takes constant time.
  *
  * @param pool    a pool with TARN_POOL_FINDABLE; without it the call is a programming error
  * @param memory  as tarn_block_get_memory() returns it. An address inside a block is not found.
@@ -510,7 +511,7 @@ TarnBlock *tarn_pool_allocate_timeout (TarnPool *pool, gsize size, gpointer queu
 TarnBlock *tarn_pool_find (TarnPool *pool, TarnMemory memory);
 
 /**
- * Frees the block in use that has a given handle or address. It is tarn_pool_find() and
+ * Frees the block in use that has a given handle or address. This is tarn_pool_find() and
  * tarn_block_free_on() in one call, for programs that have no place to store blocks.
  *
  *     tarn_pool_free_memory (pool, (TarnMemory) { .pointer = buffer }, queue, &error);
@@ -709,11 +710,11 @@ const gchar *tarn_pool_get_name (TarnPool *pool);
 TarnAllocator *tarn_pool_get_upstream (TarnPool *pool);
 
 /**
- * Gets a number that changes when a pool returns memory to the driver. It is for programs that keep
- * addresses longer than blocks, as a CUDA graph does. A program that makes a graph gets the number
- * before it allocates the graph's memory. As long as the number stays the same, that memory stays
- * mapped at its addresses, even if the blocks were freed. If the number has changed, the pool has
- * returned or moved some memory, and the program makes its graphs again.
+ * Gets a number that changes when a pool returns memory to the driver. The number is for programs
+ * that keep addresses longer than blocks, as a CUDA graph does. A program that makes a graph gets
+ * the number before it allocates the graph's memory. As long as the number stays the same, that
+ * memory stays mapped at its addresses, even if the blocks were freed. If the number has changed,
+ * the pool has returned or moved some memory, and the program makes its graphs again.
  *
  * Over a heap the number changes when the heap frees a segment, or moves one to other addresses.
  * All pools over the heap share the number, and a change may come from any of them. Without a heap
@@ -828,11 +829,11 @@ gsize tarn_pool_get_charged_bytes (TarnPool *pool);
 gsize tarn_pool_get_hold_bytes (TarnPool *pool);
 
 /**
- * Sets the most bytes that a pool holds from now on. It changes TarnPoolOptions.hold_bytes. If the
- * pool holds more, it frees blocks at once: first blocks that no command uses, the oldest first. If
- * these are not enough, it frees the largest of the others, and waits for their commands as
- * tarn_pool_trim() does. The caches of all threads are emptied. After tarn_pool_stop_holding(), the
- * pool still holds nothing.
+ * Sets the most bytes that a pool holds from now on. This replaces TarnPoolOptions.hold_bytes. If
+ * the pool holds more, it frees blocks at once: first blocks that no command uses, the oldest
+ * first. If these are not enough, it frees the largest of the others, and waits for their commands
+ * as tarn_pool_trim() does. The caches of all threads are emptied. After tarn_pool_stop_holding(),
+ * the pool still holds nothing.
  *
  * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
  * @param hold_bytes  bytes. 0: no bound, except over a heap, where the pool holds little;
@@ -858,9 +859,9 @@ typedef TarnPool *(*TarnPoolRedirectFunc) (TarnPool *pool, gpointer queue, gpoin
                                            GError **error);
 
 /**
- * Sets the function that may choose another pool for a queue's requests. It is for backends with
- * separate memory for some commands, such as those of a graph. tarn_cuda_pool_begin_graph() sets
- * one, and tarn_cuda_pool_end_graph() removes it.
+ * Sets the function that may choose another pool for a queue's requests. Backends use this if some
+ * commands need separate memory, such as those of a graph. tarn_cuda_pool_begin_graph() sets one,
+ * and tarn_cuda_pool_end_graph() removes it.
  *
  * tarn_pool_allocate_ordered() and similar functions call the function before they look for memory.
  * A block from the other pool belongs to that pool: it is counted, recorded and freed there, and
@@ -895,7 +896,7 @@ void tarn_pool_set_redirect_func (TarnPool *pool, TarnPoolRedirectFunc func, gpo
 guint32 tarn_pool_bin_number (TarnPool *pool, gsize size);
 
 /**
- * Gets the size of the blocks of a bin. It is the largest size that belongs to the bin.
+ * Gets the size of the blocks of a bin. This is the largest size that belongs to the bin.
  *
  * @param pool  a pool; any thread may call it
  * @param bin   a bin's number
@@ -957,8 +958,8 @@ gboolean tarn_pool_remove_reclaim_func (TarnPool *pool, guint id);
 typedef struct _TarnReclaimGroup TarnReclaimGroup;
 
 /**
- * Makes a group of pools that return held blocks for one another. It is for pools of one device,
- * even if they have different allocators: see tarn_pool_set_reclaim_group().
+ * Makes a group of pools that return held blocks for one another. Put pools of one device into a
+ * group, even if they have different allocators: see tarn_pool_set_reclaim_group().
  *
  * @return (transfer full): a group without pools, which any thread may use
  * @since 0.1

@@ -97,7 +97,8 @@ void tarn_testing_device_set_budget (TarnTestingDevice *device, guint64 bytes);
 void tarn_testing_device_set_max_size (TarnTestingDevice *device, gsize size);
 
 /**
- * Sets the reclaim function of a device's allocators. It is called when a request finds no room.
+ * Sets the reclaim function of a device's allocators. The allocators call it when a request finds
+ * no room.
  *
  * @param device     the device; set the function before other threads use the device
  * @param func       a function; NULL, the default: nothing is freed
@@ -142,8 +143,8 @@ void tarn_testing_device_fail (TarnTestingDevice *device, guint nth, gboolean fo
 void tarn_testing_device_fail_share (TarnTestingDevice *device, gdouble share);
 
 /**
- * Tells whether an allocation has failed on request. It looks at the time since the last call of
- * tarn_testing_device_fail() or tarn_testing_device_fail_share().
+ * Tells whether an allocation has failed on request. Only failures since the last call of
+ * tarn_testing_device_fail() or tarn_testing_device_fail_share() count.
  *
  * @param device  the device; any thread may call it
  * @return TRUE if one has failed
@@ -688,8 +689,8 @@ void tarn_testing_pages_set_hook (TarnTestingPages *pages, TarnTestingHook func,
 void tarn_testing_pages_fail (TarnTestingPages *pages, guint nth, gboolean for_ever);
 
 /**
- * Tells whether a call has failed on request. It looks at the time since the last
- * tarn_testing_pages_fail().
+ * Tells whether a call has failed on request. Only failures since the last
+ * tarn_testing_pages_fail() count.
  *
  * @param pages  the device; any thread may call it
  * @return TRUE if one has failed
