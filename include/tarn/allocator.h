@@ -44,16 +44,18 @@ typedef union
 
 /**
  * The functions of a backend. tarn_allocator_new() makes an allocator from them. Tarn calls them
- * from any thread, several at a time, and holds no lock then, except for backing_stays(). They may
- * call Tarn, even the pool or heap that called them. Such a call never waits for a thread that may
- * be waiting for it. Instead it fails: a request fails if it could succeed only after another
- * thread has freed memory, and tarn_pool_forget_queue() fails with TARN_ERROR_RECURSION.
+ * from any thread, several at a time. It holds no lock during a call, except during
+ * backing_stays(). The functions may call Tarn, even the pool or heap that called them. Such a
+ * nested call never waits for a thread that may be waiting for the outer call. Instead the nested
+ * call fails: a request fails if it could succeed only after another thread has freed memory, and
+ * tarn_pool_forget_queue() fails with TARN_ERROR_RECURSION.
  *
  * The functions from queue_ref() to event_release() order the use of memory on several queues (a
  * cl_command_queue, a CUstream). A backend has all six or none. An event is done when all commands
- * that its queue had at the time of recording are done. Tarn calls the six only after the program
- * has allocated or recorded memory with a queue. As long as this is a single in-order queue, Tarn
- * calls only queue_ref() and queue_unref(), unless a heap has memory that another queue could use.
+ * that its queue had at the time of recording are done. Tarn calls the six functions only after the
+ * program has allocated or recorded memory with a queue. As long as the program uses a single
+ * in-order queue, Tarn usually calls only queue_ref() and queue_unref(). It calls the others, too,
+ * if a heap has memory that another queue could use.
  *
  * @since 0.1
  */
@@ -75,9 +77,9 @@ typedef struct
   /**
    * Allocates @p size bytes, and stores their handle or address in @p memory, which is all zero
    * bytes before the call. After TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_LIMIT, a pool returns held
-   * blocks and tries again. After any other error, it only tries the exact size, if rounding had
-   * added bytes. This and the other functions must return. If a thread leaves one by pthread_exit
-   * (), longjmp () or cancellation, other threads may wait for ever.
+   * blocks and tries again. After any other error, the pool only tries the exact size, if rounding
+   * had added bytes. Like the other functions of this struct, this one must return: if a thread
+   * leaves it by pthread_exit(), longjmp() or cancellation, other threads may wait for ever.
    */
   gboolean (*allocate) (gpointer user_data, gsize size, TarnMemory *memory, GError **error);
 
@@ -90,34 +92,38 @@ typedef struct
 
   /**
    * Nullable. Frees memory of the backend's own when the device has run out of memory. Returns TRUE
-   * if it freed some. Called at most once for a request to this allocator. A heap may make several
-   * requests to serve one.
+   * if it freed some. Tarn calls it at most once for each request to this allocator. To serve one
+   * request, a heap may make several requests to the allocator.
    */
   gboolean (*reclaim) (gpointer user_data);
 
   /**
-   * Nullable. In an adaptor: the allocator or pool from which its functions allocate memory.
-   * Without it, such an allocation fails where it would have to wait for another thread.
-   * tarn_allocator_new() reads it, and takes no reference.
+   * Nullable. The allocator or pool from which the functions of this struct allocate memory, if the
+   * new allocator is an adaptor. If an adaptor leaves this field NULL, an allocation from the other
+   * allocator fails where it would have to wait for another thread. tarn_allocator_new() reads the
+   * field, and takes no reference.
    */
   TarnAllocator *below;
 
   /* Ordering functions: the next six, all or none. */
 
-  /** Keeps @p queue alive, if the driver can. Stores whether its commands run in order. */
+  /**
+   * Keeps @p queue alive, if the driver can. Stores in @p in_order whether the queue's commands run
+   * in order.
+   */
   gboolean (*queue_ref) (gpointer user_data, gpointer queue, gboolean *in_order, GError **error);
 
-  /** Undoes queue_ref(). Called once for each successful call of queue_ref(). */
+  /** Undoes queue_ref(). Tarn calls it once for each successful call of queue_ref(). */
   void (*queue_unref) (gpointer user_data, gpointer queue);
 
   /**
-   * Records an event after the present commands of @p queue. It is valid until event_release().
-   * Returns NULL with an error on failure: TARN_ERROR_NOT_SUPPORTED if the driver must not be
-   * called at the moment (as in a capture), and was not called.
+   * Records an event after the present commands of @p queue. The event is valid until
+   * event_release(). Returns NULL with an error on failure. The error is TARN_ERROR_NOT_SUPPORTED
+   * if the driver must not be called now, as during a capture, and this function has not called it.
    */
   gpointer (*event_record) (gpointer user_data, gpointer queue, GError **error);
 
-  /** Returns TRUE if all commands before @p event are done. It does not wait. */
+  /** Returns TRUE if all commands before @p event are done. The function does not wait. */
   gboolean (*event_is_done) (gpointer user_data, gpointer event);
 
   /** Makes @p queue wait for @p event. If @p queue is NULL, makes the host wait. */
@@ -126,13 +132,13 @@ typedef struct
   /** Releases an event of event_record() or event_record_all(). */
   void (*event_release) (gpointer user_data, gpointer event);
 
-  /* The next five may each be left out. They need the ordering functions. */
+  /* Each of the next five fields is optional. They need the ordering functions. */
 
   /**
-   * Records an event after all commands that all queues have now. It is for a backend that cannot
-   * keep queues alive: with it, Tarn calls event_record() only for a queue that the program names
-   * in the current call. If a later queue has the handle of an earlier one, Tarn takes it to be in
-   * order if the earlier one was.
+   * Records an event after all commands that all queues have now. The function is for a backend
+   * that cannot keep queues alive: if a backend has it, Tarn calls event_record() only for a queue
+   * that the program names in the current call. If a new queue has the handle of an earlier queue,
+   * Tarn assumes that the new queue is in order if the earlier one was.
    */
   gpointer (*event_record_all) (gpointer user_data, GError **error);
 
@@ -144,7 +150,7 @@ typedef struct
 
   /**
    * Returns TRUE if memory can be allocated now for use on @p queue. If not, the request fails with
-   * the error. Called before allocate().
+   * the error. Tarn calls this function before allocate().
    */
   gboolean (*check_queue) (gpointer user_data, gpointer queue, GError **error);
 
@@ -175,13 +181,15 @@ typedef struct
                         TarnMemory *part, GError **error);
 
   /**
-   * Releases a part of part_new(). NULL: a part is an address, @p offset bytes above that of the
-   * memory. Then there is nothing to release, and Tarn may compute the address without part_new().
+   * Releases a part of part_new(). NULL: parts need no release, because a part is only an address,
+   * @p offset bytes above the memory's address. Then Tarn may compute this address without
+   * part_new().
    */
   void (*part_release) (gpointer user_data, TarnMemory part, gsize size);
 
-  /* Virtual memory: the next six functions, all or none. Addresses are in TarnMemory.address, and
-   * Tarn adds bytes to them. Every size and address is a multiple of the granularity. */
+  /* Virtual memory: the next six functions, all or none. An address is a number in
+   * TarnMemory.address, to which Tarn may add bytes. Every size and address is a multiple of the
+   * granularity. */
 
   /** Bytes, a power of two; 0: the backend has no virtual memory. */
   gsize virtual_granularity;
@@ -192,7 +200,9 @@ typedef struct
   gboolean (*addresses_reserve) (gpointer user_data, gsize size, TarnMemory *addresses,
                                  GError **error);
 
-  /** Releases addresses of addresses_reserve(). No memory is mapped there any more. */
+  /**
+   * Releases addresses of addresses_reserve(), after all memory at these addresses was unmapped.
+   */
   void (*addresses_release) (gpointer user_data, TarnMemory addresses, gsize size);
 
   /**
@@ -204,7 +214,7 @@ typedef struct
   /** Frees a backing, which is not mapped any more. */
   void (*backing_release) (gpointer user_data, TarnMemory backing, gsize size);
 
-  /** Maps all of a backing at reserved addresses. Commands can use them afterwards. */
+  /** Maps all of a backing at reserved addresses. Afterwards commands can use the addresses. */
   gboolean (*backing_map) (gpointer user_data, TarnMemory backing, gsize size, TarnMemory address,
                            GError **error);
 
@@ -217,15 +227,16 @@ typedef struct
   gboolean backing_aliases;
 
   /**
-   * Undoes backing_map(). No command uses the addresses any more. It must not wait for commands.
+   * Undoes backing_map(). No command uses the addresses any more. The function must not wait for
+   * commands.
    */
   void (*backing_unmap) (gpointer user_data, TarnMemory address, gsize size);
 
   /**
-   * Returns TRUE if mapped memory must stay where it is for now, even if it is free, because
-   * commands that use it may run again, as those of a captured graph do. As long as it returns
-   * TRUE, a heap neither moves nor frees memory that a block has used. The heap calls it with a
-   * lock held, so it must not call Tarn. NULL: always FALSE.
+   * Returns TRUE if mapped memory must keep its address for now, even if it is free, because
+   * commands that use it may run again: for example, the commands of a captured graph. As long as
+   * it returns TRUE, a heap neither moves nor frees memory that a block has used. The heap calls it
+   * with a lock held, so it must not call Tarn. NULL: always FALSE.
    */
   gboolean (*backing_stays) (gpointer user_data);
 
@@ -251,8 +262,8 @@ typedef struct
 
   /**
    * Nullable. For memory that is a handle with a reference count: tells whether the program has
-   * references of its own. A pool does not reuse such memory before the program has dropped them.
-   * The function is called for each block that is freed, so it has to be fast.
+   * references of its own. A pool does not reuse such memory before the program has dropped these
+   * references. Tarn calls the function for each block that is freed, so it has to be fast.
    */
   gboolean (*is_retained) (gpointer user_data, TarnMemory memory);
 
@@ -266,9 +277,10 @@ typedef struct
 
   /**
    * Nullable. Returns the address at which the host can read @p size bytes of memory without a
-   * driver call, for example if the device is the CPU; NULL if the host cannot. TARN_DEBUG calls it
-   * for memory that is not used yet, and first tests whether the host sees the bytes of fill()
-   * there. At this address TARN_DEBUG checks guards when a signal ends the program.
+   * driver call, for example if the device is the CPU. Returns NULL if the host cannot. Tarn calls
+   * the function if TARN_DEBUG is set, for memory that is not used yet. It tests whether the host
+   * sees at this address the bytes that fill() has written. If so, Tarn reads guards at this
+   * address, also when a signal ends the program.
    */
   gconstpointer (*find_host) (gpointer user_data, TarnMemory memory, gsize size);
 } TarnAllocatorOps;
@@ -378,9 +390,9 @@ void tarn_allocator_unref (TarnAllocator *allocator);
 gboolean tarn_allocator_is_deferred (TarnAllocator *allocator);
 
 /**
- * Tells whether an allocator is a backend's own. It is if its free function is @p func, which only
- * this backend has. A backend's accessor of blocks passes the result of tarn_block_get_allocator(),
- * which is the direct allocator, whatever pools are in between.
+ * Tells whether an allocator is a backend's own. This is so if the allocator's free function is @p
+ * func, which only this backend has. To check a block, a backend passes the result of
+ * tarn_block_get_allocator(): the direct allocator, below all pools and heaps.
  *
  * @param allocator  an allocator, or a pool seen as one (then the result is FALSE); any thread may
  *                   call it
@@ -404,7 +416,7 @@ gboolean tarn_allocator_is_of (TarnAllocator *allocator, TarnAllocatorFreeFunc f
 TarnAllocator *tarn_allocator_get_direct (TarnAllocator *allocator);
 
 /**
- * Gets the name of an allocator. It is for messages. To recognize an allocator, use
+ * Gets the name of an allocator, for messages. To recognize an allocator, use
  * tarn_allocator_is_of().
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it
@@ -424,15 +436,15 @@ const gchar *tarn_allocator_get_name (TarnAllocator *allocator);
 gpointer tarn_allocator_get_user_data (TarnAllocator *allocator);
 
 /**
- * Gets the functions of an allocator. They are for an adaptor that passes calls on to the
+ * Gets the functions of an allocator. An adaptor can call them, to pass its own calls on to the
  * allocator. The functions of a heap over virtual memory lend virtual memory from the heap's
  * upstream allocator. Lent memory counts as the heap's: the heap's limit also bounds lent memory,
  * and the heap returns idle memory if there is too little to lend.
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it. It must live until
  *                   all memory from its functions has been freed.
- * @param ops        out: start from TARN_ALLOCATOR_OPS_INIT; what this version of the library does
- *                   not know becomes 0
+ * @param ops        out: start from TARN_ALLOCATOR_OPS_INIT; fields that this version of the
+ *                   library does not know become 0
  * @since 0.1
  */
 void tarn_allocator_get_ops (TarnAllocator *allocator, TarnAllocatorOps *ops);
@@ -453,8 +465,8 @@ TarnBlock *tarn_allocator_allocate (TarnAllocator *allocator, gsize size,
                                     GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Allocates memory without a block. It is for adaptors: allocators that are built on another one.
- * Programs use blocks instead.
+ * Allocates memory without a block. The call is for adaptors: allocators that are built on another
+ * one. Programs use blocks instead.
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it
  * @param size       bytes; 0 is allowed
@@ -480,15 +492,15 @@ void tarn_allocator_free_memory (TarnAllocator *allocator, TarnMemory memory, gs
 
 /**
  * Tells whether this process may call the driver. A backend calls it before it calls the driver,
- * except in functions of TarnAllocatorOps, for which Tarn has checked already. Drivers do not
- * survive fork (): their calls hang in a child. A process may fork before it first calls this or
- * makes an allocator: its children may call the driver.
+ * except in functions of TarnAllocatorOps, for which Tarn has checked already. In a child of
+ * fork(), calls to a driver hang, if the parent had called the driver. So a process should fork
+ * before it makes an allocator or calls this function: its children may then call the driver.
  *
- * @param error  return location, or NULL: TARN_ERROR_FORKED. GLib before 2.76 may hang when it
- *               makes an error in a child of a process whose other threads make errors, too: pass
- *               NULL there, to this function and all others.
- * @return FALSE with @p error set in a child of a process in which this had returned TRUE, or that
- *         had made an allocator; any thread may call it
+ * @param error  return location, or NULL: TARN_ERROR_FORKED. In a child of a process whose other
+ *               threads make errors, too, GLib before 2.76 may hang when it makes an error. So pass
+ *               NULL in such a child, to this function and all others.
+ * @return TRUE, or FALSE with @p error set in a child of fork(), if the parent had made an
+ *         allocator, or if this function had returned TRUE in the parent; any thread may call it
  * @since 0.1
  */
 gboolean tarn_check_fork (GError **error);

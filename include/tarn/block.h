@@ -43,7 +43,8 @@ gsize tarn_block_get_size (const TarnBlock *block);
 gsize tarn_block_get_alloc_size (const TarnBlock *block);
 
 /**
- * Gets the direct allocator that a block's memory comes from. It is below all pools and heaps.
+ * Gets the direct allocator that a block's memory comes from. This allocator is below all pools and
+ * heaps.
  *
  * @param block  a block in use; any thread may call it
  * @return (transfer none): valid until tarn_block_free(), and longer with tarn_allocator_ref()
@@ -52,31 +53,32 @@ gsize tarn_block_get_alloc_size (const TarnBlock *block);
 TarnAllocator *tarn_block_get_allocator (const TarnBlock *block);
 
 /**
- * Records that commands on a queue use a block. It is for queues other than the one that the block
- * was allocated for. After the program has freed the block, Tarn does not reuse its memory before
- * all commands that the queue had at that moment are done.
+ * Records that commands on a queue use a block. Call this for each queue except the one for which
+ * the block was allocated. After the program has freed the block, Tarn reuses the block's memory
+ * only when all commands that the queue had at the free are done.
  *
  * @param block  a block in use
  * @param queue  a cl_command_queue or CUstream, alive until the block is freed; a backend has a
  *               function with its own type, such as tarn_opencl_block_record_use()
  * @param error  return location, or NULL: TARN_ERROR_NOT_SUPPORTED if the block's allocator has no
  *               queues; the backend's error for the queue; TARN_ERROR_FORKED in a child of fork ()
- * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, one at a
- *         time for a block
+ * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, but only
+ *         one at a time for the same block
  * @since 0.1
  */
 gboolean tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error);
 
 /**
- * Moves a block to a queue, which waits for the block's other queues. It waits for all commands
- * that these queues have at the time of the call. Afterwards the block belongs to this queue alone.
- * To make the host wait instead, use tarn_block_wait().
+ * Moves a block to a queue, which waits for the block's other queues. The queue waits for all
+ * commands that these other queues have at the time of the call. Afterwards the block belongs to
+ * this queue alone. To make the host wait instead, use tarn_block_wait().
  *
  * @param block  a block in use
  * @param queue  as for tarn_block_record_use(); a backend has a function with its own type, such as
  *               tarn_cuda_block_move_to_stream()
  * @param error  return location, or NULL: as tarn_block_record_use()
- * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block
+ * @return TRUE, or FALSE with @p error set; any thread may call it, but only one at a time for the
+ *         same block
  * @since 0.1
  */
 gboolean tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error);
@@ -90,7 +92,7 @@ gboolean tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **er
  * @param error  return location, or NULL: the backend's error; TARN_ERROR_FORKED in a child of fork
  *               ()
  * @return TRUE, also for a block without a queue, or FALSE with @p error set; any thread may call
- *         it, one at a time for a block
+ *         it, but only one at a time for the same block
  * @since 0.1
  */
 gboolean tarn_block_wait (TarnBlock *block, GError **error);
@@ -108,9 +110,9 @@ gboolean tarn_block_wait (TarnBlock *block, GError **error);
 gpointer tarn_block_get_queue (const TarnBlock *block);
 
 /**
- * Hides a block from tarn_pool_find(). It is for adaptors that suballocate from a pool's blocks:
- * the first suballocation of a block has the block's address, so the pool would find the whole
- * block instead.
+ * Hides a block from tarn_pool_find(). The call is for adaptors that suballocate from a pool's
+ * blocks: the first suballocation of a block has the block's address, so the pool would find the
+ * whole block instead.
  *
  * @param block  a block in use; a block without a pool, or of a pool without TARN_POOL_FINDABLE, is
  *               hidden anyway. Any thread may call it, but not while another thread frees the
@@ -145,13 +147,13 @@ TarnBlock *tarn_block_ref (TarnBlock *block);
 void tarn_block_free (TarnBlock *block);
 
 /**
- * Frees a block that a queue may still use. It records the queue as tarn_block_record_use() does,
- * unless the block belongs to that queue anyway, and frees the block. Tarn reuses the memory only
- * after the queue's present commands. Use this function if the program knows only at the end which
- * queue it used.
+ * Frees a block that a queue may still use. The function records the queue as
+ * tarn_block_record_use() does, unless the block belongs to that queue anyway, and frees the block.
+ * Tarn reuses the memory only after the queue's present commands. Use this function if the program
+ * knows only at the end which queue it used.
  *
- * If the queue cannot be recorded, the block stays in use, and a message says why: Tarn could not
- * find out when its memory may be reused.
+ * If the queue cannot be recorded, the block stays in use, because Tarn could not find out when its
+ * memory may be reused. A message has the driver's error.
  *
  * @param block  (transfer full): a block; NULL is allowed. Any thread may call it.
  * @param queue  nullable: as for tarn_block_record_use(); NULL: as tarn_block_free(). A backend has

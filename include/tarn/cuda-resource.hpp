@@ -2,13 +2,14 @@
  * SPDX-License-Identifier: MIT */
 
 /**
- * @file
- * Memory resources for libraries over NVIDIA's CCCL (libcu++, Thrust, CUB), which take what
- * cuda::mr::resource describes. It needs the headers of CCCL 2.2 or later, and of the CUDA runtime;
- * nothing of CUDA's needs to be linked for it.
+ * @file Memory resources for libraries over NVIDIA's CCCL (libcu++, Thrust, CUB). Such libraries
+ * take any type that satisfies the concept cuda::mr::resource. This header needs the headers of
+ * CCCL 2.2 or later, and of the CUDA runtime. The program need not be linked with a library of CUDA
+ * for it.
  *
- * Before CCCL 3.1 these concepts were experimental. This header switches them on, so it comes
- * before any of CCCL's, or LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE is defined for all.
+ * Before CCCL 3.1 the concepts of memory resources were experimental. This header enables them by
+ * LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE. So include it before any header of CCCL, or
+ * define that macro yourself for the whole program.
  */
 
 #ifndef TARN_CUDA_RESOURCE_HPP
@@ -27,25 +28,27 @@ namespace tarn::cuda
 {
 
 /**
- * A memory resource over a pool, which finds blocks by their memory (TARN_POOL_FINDABLE). Its
- * copies share the pool. Any thread may use it. allocate() and its like throw where there is no
- * memory: out_of_memory, a std::bad_alloc.
+ * A memory resource over a pool, which needs TARN_POOL_FINDABLE. Copies of a resource share the
+ * pool. Any thread may use a resource. If there is too little memory, allocate() and similar
+ * functions throw out_of_memory, a std::bad_alloc.
  *
- * It satisfies these concepts of cuda::mr: resource and synchronous_resource from CCCL 3.1 on,
- * async_resource and resource before.
+ * The class satisfies these concepts of cuda::mr: from CCCL 3.1 on, resource and
+ * synchronous_resource; before CCCL 3.1, async_resource and resource.
  *
  * @tparam Pool        cuda::pool or cuda::host_pool
- * @tparam Properties  who can access its memory: cuda::mr::device_accessible, host_accessible
+ * @tparam Properties  who can access the memory: cuda::mr::device_accessible, host_accessible
  *
  * @since 0.1
  */
 template <typename Pool, typename... Properties> class basic_resource
 {
 public:
-  /** The alignment in bytes that a pool's memory has, whatever was asked for. */
+  /**
+   * The alignment in bytes that a pool's memory always has, even for a request of a smaller one.
+   */
   static constexpr std::size_t default_alignment = 256;
 
-  /** A resource over a pool; fails for one without TARN_POOL_FINDABLE, as allocate() does. */
+  /** Makes a resource over a pool. Throws an error if the pool is without TARN_POOL_FINDABLE. */
   explicit basic_resource (Pool pool) : m_pool (std::move (pool))
   {
     result<void> checked = tarn::detail::check_findable (m_pool);
@@ -54,7 +57,7 @@ public:
       tarn::detail::fail (checked.error ());
   }
 
-  /** The pool. */
+  /** Gets the pool. */
   const Pool &
   pool () const noexcept
   {
@@ -88,44 +91,46 @@ public:
     return give (m_pool.try_allocate_aligned (at_least_one (bytes), alignment));
   }
 
-  /** Frees memory that only commands on the stream that it was allocated for may still use. */
+  /**
+   * Frees memory that commands may still use, but only on the stream for which it was allocated.
+   */
   void
   deallocate_sync (void *pointer, std::size_t, std::size_t = default_alignment) noexcept
   {
     tarn::detail::free_memory (m_pool, tarn::memory_at (pointer));
   }
 
-  /* By the names that CCCL had before 3.1. */
+  /* The same functions, under the names that CCCL had before 3.1. */
 
-  /** allocate_sync(). */
+  /** Calls allocate_sync(). */
   void *
   allocate (std::size_t bytes, std::size_t alignment = default_alignment)
   {
     return allocate_sync (bytes, alignment);
   }
 
-  /** deallocate_sync(). */
+  /** Calls deallocate_sync(). */
   void
   deallocate (void *pointer, std::size_t bytes, std::size_t alignment = default_alignment) noexcept
   {
     deallocate_sync (pointer, bytes, alignment);
   }
 
-  /** allocate() for a stream. */
+  /** Calls allocate() with a stream. */
   void *
   allocate_async (std::size_t bytes, std::size_t alignment, ::cuda::stream_ref stream)
   {
     return allocate (stream, bytes, alignment);
   }
 
-  /** allocate() for a stream. */
+  /** Calls allocate() with a stream. */
   void *
   allocate_async (std::size_t bytes, ::cuda::stream_ref stream)
   {
     return allocate (stream, bytes);
   }
 
-  /** deallocate() for a stream. */
+  /** Calls deallocate() with a stream. */
   void
   deallocate_async (void *pointer, std::size_t bytes, std::size_t alignment,
                     ::cuda::stream_ref stream) noexcept
@@ -133,21 +138,23 @@ public:
     deallocate (stream, pointer, bytes, alignment);
   }
 
-  /** deallocate() for a stream. */
+  /** Calls deallocate() with a stream. */
   void
   deallocate_async (void *pointer, std::size_t bytes, ::cuda::stream_ref stream) noexcept
   {
     deallocate (stream, pointer, bytes);
   }
 
-  /** Tells whether either can free the other's memory: they are over the same pool. */
+  /**
+   * Tells whether two resources are over the same pool, so that each can free the other's memory.
+   */
   friend bool
   operator== (const basic_resource &a, const basic_resource &b) noexcept
   {
     return a.m_pool == b.m_pool;
   }
 
-  /** Tells whether they are over different pools. */
+  /** Tells whether two resources are over different pools. */
   friend bool
   operator!= (const basic_resource &a, const basic_resource &b) noexcept
   {
@@ -163,7 +170,8 @@ public:
   }
 
 private:
-  /* Memory of no bytes would have no address of its own, by which it is found again. */
+  /* The resource finds memory by its address when it is freed, and memory of 0 bytes has no address
+   * of its own. So a request of 0 bytes gets 1 byte. */
   static std::size_t
   at_least_one (std::size_t bytes) noexcept
   {

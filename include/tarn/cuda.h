@@ -5,9 +5,9 @@
  * @file
  * The API of libtarn-cuda: allocators, contexts, streams, memos, tests and occupancy.
  *
- * This header does not need <cuda.h>. A program may include both, in either order: the declarations
- * that both have are the same. This then needs C11 or C++, because C99 forbids a second typedef of
- * the same name.
+ * This header does not need <cuda.h>. A program may include both headers, in either order, because
+ * the declarations that are in both are the same. Such a program needs C11 or C++, because C99
+ * forbids a second typedef of the same name.
  */
 
 #ifndef TARN_CUDA_H
@@ -66,7 +66,7 @@ typedef struct
   gchar *pci;           /**< nullable; "0000:65:00.0" */
   gchar *selector;      /**< a text that chooses this device: see tarn_selection_make_selector() */
   gsize bytes;          /**< the size of the device's memory; 0 if the driver does not state it */
-  gpointer reserved[4]; /**< for later */
+  gpointer reserved[4]; /**< for later versions */
 } TarnCudaDevice;
 
 /**
@@ -101,7 +101,7 @@ typedef struct
   CUdevice device;            /**< the device */
   CUcontext context;          /**< a context of this test alone, current in the test's thread */
   const TarnCudaDevice *info; /**< facts about the device */
-  gpointer reserved[4];       /**< for later */
+  gpointer reserved[4];       /**< for later versions */
 } TarnCudaTest;
 
 /**
@@ -179,10 +179,10 @@ CUcontext tarn_cuda_make_default_context (CUdevice *device,
 void tarn_cuda_context_release (CUcontext context);
 
 /**
- * Makes the default context current, chosen once for the process. It acts like
- * tarn_cuda_make_default_context(), but each call has the same device and context, or the same
- * error. Afterwards the context is current in this thread. Tarn never releases the context, not
- * even at exit, when the driver may be gone.
+ * Makes the default context current, chosen once for the process. The function acts like
+ * tarn_cuda_make_default_context(), but each call stores the same device and context, or sets the
+ * same error. Afterwards the context is current in this thread. Tarn never releases the context,
+ * not even at exit, when the driver may be gone.
  *
  * @param device   out, nullable
  * @param context  out, nullable: (transfer none)
@@ -433,8 +433,8 @@ TarnPool *tarn_cuda_pool_new (CUcontext context, const TarnPoolOptions *options,
                               GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Allocates a block from a pool, for use on a stream. It is tarn_pool_allocate_ordered() for a CUDA
- * stream.
+ * Allocates a block from a pool, for use on a stream. This is tarn_pool_allocate_ordered() for a
+ * CUDA stream.
  *
  * The pool does not keep a stream alive. Call tarn_cuda_pool_forget_stream() before you destroy a
  * stream that is not idle: the next stream may get the same handle, and the pool cannot tell the
@@ -447,9 +447,10 @@ TarnPool *tarn_cuda_pool_new (CUcontext context, const TarnPoolOptions *options,
  * last launch of the graph. Calls for other streams work as usual, in all threads, and do not end
  * the capture.
  *
- * If another thread frees or moves a block of CU_STREAM_PER_THREAD, or asks for one for that
+ * If another thread frees or moves a block of CU_STREAM_PER_THREAD, or requests one for that
  * stream's queue, the pool may record an event on the legacy stream, or make the legacy stream wait
- * for one. As with any command there, all blocking streams then wait for each other.
+ * for an event. Like any command on the legacy stream, this makes all blocking streams wait for
+ * each other.
  *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param size    bytes; 0 is allowed
@@ -468,8 +469,8 @@ TarnBlock *tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream,
 
 /**
  * Gets the queue of a stream, for functions that take a queue. Such functions are
- * tarn_pool_reserve(), tarn_pool_allocate_timeout(), tarn_pool_allocate_aligned() and others. They
- * know no default streams: to them NULL means that there is no queue, and they refuse
+ * tarn_pool_reserve(), tarn_pool_allocate_timeout(), tarn_pool_allocate_aligned() and others. These
+ * functions know no default streams: for them, NULL means no queue, and they refuse
  * CU_STREAM_PER_THREAD with TARN_ERROR_INVALID_ARGUMENT. Functions of this header take the stream
  * itself.
  *
@@ -481,7 +482,7 @@ TarnBlock *tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream,
 gpointer tarn_cuda_stream_get_queue (CUstream stream);
 
 /**
- * Finds the block in use that has an address of device memory. It is tarn_pool_find() for a
+ * Finds the block in use that has an address of device memory. This is tarn_pool_find() for a
  * CUdeviceptr.
  *
  * @param pool     a pool with TARN_POOL_FINDABLE, over an allocator of device or managed memory
@@ -493,7 +494,7 @@ gpointer tarn_cuda_stream_get_queue (CUstream stream);
 TarnBlock *tarn_cuda_pool_find (TarnPool *pool, CUdeviceptr address);
 
 /**
- * Records that commands on a stream use a block. It is tarn_block_record_use() for a CUDA stream.
+ * Records that commands on a stream use a block. This is tarn_block_record_use() for a CUDA stream.
  *
  * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one
  * @param stream  a stream of the allocator's context, alive until the block is freed, or until
@@ -508,7 +509,7 @@ TarnBlock *tarn_cuda_pool_find (TarnPool *pool, CUdeviceptr address);
 gboolean tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error);
 
 /**
- * Frees a block that a stream may still use. It is tarn_block_free_on() for a CUDA stream, and
+ * Frees a block that a stream may still use. This is tarn_block_free_on() for a CUDA stream, and
  * Tarn's counterpart of cuMemFreeAsync().
  *
  * @param block   (transfer full): a block of one of libtarn-cuda's allocators or of a pool over
@@ -537,10 +538,10 @@ void tarn_cuda_block_free_on (TarnBlock *block, CUstream stream);
 gboolean tarn_cuda_block_move_to_stream (TarnBlock *block, CUstream stream, GError **error);
 
 /**
- * Gets the stream on which a block is used. It is the stream to which the block was moved last. If
- * it was never moved, it is the stream for which it was allocated or, without one, the stream of
- * the first recorded use. After tarn_block_wait(), the block has no stream until the next of these
- * calls.
+ * Gets the stream on which a block is used. This is the stream to which the block was moved last.
+ * If the block was never moved, this is the stream for which the block was allocated, or else the
+ * stream of the first recorded use. After tarn_block_wait(), the block has no stream until it is
+ * moved, or a use is recorded.
  *
  * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one. Any
  *                thread may call it, while no thread moves the block or records a use of it.
@@ -561,9 +562,10 @@ gboolean tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream);
  *
  * The call is not needed if the stream is idle and no block in use was allocated for it, moved to
  * it or recorded with it. Without the call, though, memory that was freed on the stream goes to
- * other streams only when memory runs out, a limit is reached, or a heap below the pool has more
- * than twice as much of such memory as it should have in all. Only streams after which the heap got
- * to know 288 others count for this. The host then waits for the context.
+ * other streams only if memory runs out, if a limit is reached, or if a heap below the pool has
+ * very much of such memory: more than twice the size that the heap aims at for all its memory. For
+ * this last case, a stream counts only if 288 newer streams have come to the heap. In each case the
+ * host waits for the context.
  *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param stream  the stream, which is alive and not being captured
@@ -777,8 +779,9 @@ typedef struct
  *
  * Until tarn_cuda_torch_end_allocate_to_pool(), requests for streams that are being captured get
  * memory of PyTorch's pool @p id. Nothing else uses this memory until
- * tarn_cuda_torch_release_pool() was called for the last graph of the pool. CUDA graphs need these
- * three functions; without them, an allocation in a capture is an error.
+ * tarn_cuda_torch_release_pool() was called for the last graph of the pool. CUDA graphs need this
+ * function, tarn_cuda_torch_end_allocate_to_pool() and tarn_cuda_torch_release_pool(). Without
+ * them, an allocation in a capture is an error.
  *
  * @param device  a device from cuDeviceGet()
  * @param id      PyTorch's name of the pool: the same for graphs that share memory
@@ -801,9 +804,10 @@ void tarn_cuda_torch_end_allocate_to_pool (int device, TarnCudaTorchPoolId id);
 
 /**
  * Says that a graph was destroyed. Pass it to CUDAPluggableAllocator's set_release_pool(). Any
- * thread may call it. At the last graph of a pool, the host waits until the device has completed
- * the commands that it has now. Then the pool's memory can serve any request. If another graph is
- * being captured then, this happens when the last capture ends.
+ * thread may call it. If the graph was the last one of its pool, the host waits until the device
+ * has completed the commands that it has now. Then the pool's memory can serve any request. If
+ * another graph is being captured during the call, the host waits, and the memory is released, when
+ * the last capture ends.
  *
  * @param device  the device that tarn_cuda_torch_begin_allocate_to_pool() got
  * @param id      the name that tarn_cuda_torch_begin_allocate_to_pool() got
@@ -852,10 +856,11 @@ void tarn_cuda_cupy_free (void *param, void *memory, int device);
  * thread's current context; if there is none, tarn_memo_get() fails with TARN_ERROR_NO_CONTEXT. The
  * memo makes the context current while it calls @p func, unref_value or value_for_thread.
  *
- * The memo never returns values of a destroyed context for a later context. It frees such values
- * when it is cleared, or computes a value for a later context with the same handle; then it does
- * not call the driver for them (is_dead). A driver before CUDA 12.0 cannot tell the two contexts
- * apart: with such a driver, call tarn_cuda_clear_context_caches() before you destroy a context.
+ * The memo never returns values of a destroyed context for a later context. The memo frees such
+ * values when it is cleared, or when it computes a value for a later context with the same handle.
+ * It does not call the driver for such values (is_dead). A driver before CUDA 12.0 cannot tell the
+ * two contexts apart: with such a driver, call tarn_cuda_clear_context_caches() before you destroy
+ * a context.
  *
  * At exit, the memo releases nothing, because the driver may be gone already. To release the
  * values, call tarn_cuda_clear_context_caches() before the end of main().
@@ -906,10 +911,10 @@ typedef struct
   }
 
 /**
- * Makes a memo of modules, which loads each module once in a context. Its first argument is a
- * CUcontext; NULL means the current one. Its keys are GBytes with PTX or a cubin, and its values
- * CUmodules. A module and its functions are valid until the memo forgets the module, and so unloads
- * it.
+ * Makes a memo of modules, which loads each module once in a context. The memo's first argument is
+ * a CUcontext; NULL means the current one. The memo's keys are GBytes with PTX or a cubin, and its
+ * values CUmodules. A module and its functions are valid until the memo forgets the module, and so
+ * unloads it.
  *
  * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
  * @since 0.1
@@ -917,7 +922,7 @@ typedef struct
 TarnMemo *tarn_cuda_module_memo_new (void) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Gets the module of an image. It is tarn_memo_get() for a memo of tarn_cuda_module_memo_new().
+ * Gets the module of an image. This is tarn_memo_get() for a memo of tarn_cuda_module_memo_new().
  *
  * @param memo     the memo
  * @param context  nullable: the thread's current context
@@ -933,10 +938,10 @@ gboolean tarn_cuda_module_memo_get (TarnMemo *memo, CUcontext context, GBytes *i
                                     CUmodule *module, GError **error);
 
 /**
- * Makes a memo of functions, by their module and name. Its first argument is a CUcontext; NULL
- * means the current one. Its keys are TarnCudaFunctionKeys, and its values CUfunctions. A function
- * is valid as long as its module. A module is loaded once in each context, even if several threads
- * ask for several of its functions.
+ * Makes a memo of functions, by their module and name. The memo's first argument is a CUcontext;
+ * NULL means the current one. The memo's keys are TarnCudaFunctionKeys, and its values CUfunctions.
+ * A function is valid as long as its module. A module is loaded once in each context, even if
+ * several threads ask for several of its functions.
  *
  * If this memo forgets a function, the memo of modules forgets the module, too. The reverse does
  * not hold. If a module is forgotten only in the memo of modules, or through another memo of
@@ -951,7 +956,7 @@ gboolean tarn_cuda_module_memo_get (TarnMemo *memo, CUcontext context, GBytes *i
 TarnMemo *tarn_cuda_function_memo_new (TarnMemo *modules) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Gets the function of an image and a name. It is tarn_memo_get() for a memo of
+ * Gets the function of an image and a name. This is tarn_memo_get() for a memo of
  * tarn_cuda_function_memo_new().
  *
  * @param memo      the memo
@@ -1262,7 +1267,7 @@ typedef struct
   guint warps_per_mp;       /**< the warps of those blocks */
   gdouble occupancy;        /**< warps_per_mp, divided by the most warps that fit: 0 to 1 */
   TarnCudaLimit limited_by; /**< the limit that allows no more blocks */
-  guint reserved;           /**< for later: 0 */
+  guint reserved;           /**< for later versions: 0 */
 } TarnCudaOccupancy;
 
 /**
@@ -1282,13 +1287,14 @@ typedef struct
 
 /**
  * Computes how many blocks of a kernel a multiprocessor can run at a time. It also finds what
- * limits this number. It uses only the numbers that it gets, and does not call the driver.
+ * limits this number. The function computes with @p data and its other arguments only, and does not
+ * call the driver.
  *
  * TARN_CUDA_OCCUPANCY_EXACT computes the driver's result for such a kernel and device. Each warp
  * gets its registers from one part of the multiprocessor. Each block also gets reserved shared
  * memory. The warps and blocks are limited, too. For a block that the device cannot run, the result
  * is 0 blocks, and this is no error. registers_per_thread and the last three fields of @p data may
- * be 0: they then have the values of the compute capability.
+ * be 0: the function then uses the values of the compute capability instead.
  *
  * TARN_CUDA_OCCUPANCY_PYCUDA computes the result of PyCUDA's OccupancyRecord, which knows GPUs up
  * to 2012. It reads only major, minor, max_threads_per_block, registers_per_block and
@@ -1321,9 +1327,9 @@ gboolean tarn_cuda_occupancy (const TarnCudaDeviceData *data, guint threads, gsi
  * The driver does not say what limits the number. If tarn_cuda_occupancy() with
  * TARN_CUDA_OCCUPANCY_EXACT computes the same number, limited_by is its result. Otherwise there are
  * three cases. If the driver's number is 0 and the block has more threads than the function allows,
- * it is TARN_CUDA_LIMIT_DEVICE. If the number is 0 and the launch has more dynamic shared memory
- * than the function opted in to, it is TARN_CUDA_LIMIT_SHARED. Otherwise it is
- * TARN_CUDA_LIMIT_UNKNOWN.
+ * limited_by is TARN_CUDA_LIMIT_DEVICE. If the number is 0 and the launch has more dynamic shared
+ * memory than the function opted in to, limited_by is TARN_CUDA_LIMIT_SHARED. In all other cases,
+ * limited_by is TARN_CUDA_LIMIT_UNKNOWN.
  *
  * @param function              a function of the current context
  * @param threads               threads in a block, at least 1

@@ -2,11 +2,10 @@
  * SPDX-License-Identifier: MIT */
 
 /**
- * @file
- * libtarn-cuda for C++17: owners of device memory, of page-locked and managed memory, and pools of
- * them. The header only wraps the functions of <tarn/cuda.h>; their documentation also applies
- * here. <tarn/tarn.hpp> documents how errors are reported. Like <tarn/cuda.h>, this header does not
- * need CUDA's toolkit.
+ * @file libtarn-cuda for C++17: owners of device memory, page-locked memory and managed memory, and
+ * pools of such memory. The header only wraps the functions of <tarn/cuda.h>; their documentation
+ * also applies here. <tarn/tarn.hpp> documents how errors are reported. Like <tarn/cuda.h>, this
+ * header does not need CUDA's toolkit.
  */
 
 #ifndef TARN_CUDA_HPP
@@ -20,18 +19,18 @@ namespace tarn::cuda
 {
 
 /**
- * TarnCudaDeviceOptions, which begin with the defaults.
+ * TarnCudaDeviceOptions, which have their default values at first.
  *
  * @since 0.1
  */
 struct device_options : TarnCudaDeviceOptions
 {
-  /** As TARN_CUDA_DEVICE_OPTIONS_INIT. */
+  /** Sets the defaults: TARN_CUDA_DEVICE_OPTIONS_INIT. */
   device_options () noexcept : TarnCudaDeviceOptions TARN_CUDA_DEVICE_OPTIONS_INIT {}
 };
 
 /**
- * The owner of what tarn_cuda_make_default_context() makes. It can be moved.
+ * The owner of a context from tarn_cuda_make_default_context(). It can be moved.
  *
  * @since 0.1
  */
@@ -41,14 +40,14 @@ public:
   /** Owns nothing. */
   default_context () noexcept = default;
 
-  /** Takes over the context of another, which owns nothing afterwards. */
+  /** Takes over the context of another owner, which owns nothing afterwards. */
   default_context (default_context &&other) noexcept
       : m_context (std::exchange (other.m_context, nullptr)),
         m_device (other.m_device)
   {
   }
 
-  /** Releases the context, if there is one, and takes over that of another. */
+  /** Releases the context, if there is one, and takes over the context of another owner. */
   default_context &
   operator= (default_context &&other) noexcept
   {
@@ -83,7 +82,7 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** As try_make(), but throws the error. */
+  /** Calls try_make(), and throws its error. */
   static default_context
   make ()
   {
@@ -91,14 +90,14 @@ public:
   }
 #endif
 
-  /** The context. */
+  /** Gets the context. */
   CUcontext
   get () const noexcept
   {
     return m_context;
   }
 
-  /** Its device. */
+  /** Gets the device of the context. */
   CUdevice
   device () const noexcept
   {
@@ -154,8 +153,8 @@ try_make_managed_allocator (CUcontext context = nullptr, unsigned flags = 0) noe
 }
 
 /**
- * Makes an allocator of memory of CUDA's own pools (cuMemAllocAsync):
- * tarn_cuda_async_allocator_new(). @p pool is one of CUDA's; NULL: the device's.
+ * Makes an allocator of memory from CUDA's own pools (cuMemAllocAsync):
+ * tarn_cuda_async_allocator_new(). @p pool is a pool of CUDA's; NULL: the device's current one.
  *
  * @since 0.1
  */
@@ -169,7 +168,7 @@ try_make_async_allocator (CUcontext context = nullptr, CUmemoryPool pool = nullp
 
 #if TARN_HAS_EXCEPTIONS
 /**
- * As try_make_device_allocator(), but throws the error.
+ * Calls try_make_device_allocator(), and throws its error.
  *
  * @since 0.1
  */
@@ -181,7 +180,7 @@ make_device_allocator (CUcontext context = nullptr,
 }
 
 /**
- * As try_make_host_allocator(), but throws the error.
+ * Calls try_make_host_allocator(), and throws its error.
  *
  * @since 0.1
  */
@@ -192,7 +191,7 @@ make_host_allocator (CUcontext context = nullptr, unsigned flags = 0)
 }
 
 /**
- * As try_make_managed_allocator(), but throws the error.
+ * Calls try_make_managed_allocator(), and throws its error.
  *
  * @since 0.1
  */
@@ -203,7 +202,7 @@ make_managed_allocator (CUcontext context = nullptr, unsigned flags = 0)
 }
 
 /**
- * As try_make_async_allocator(), but throws the error.
+ * Calls try_make_async_allocator(), and throws its error.
  *
  * @since 0.1
  */
@@ -215,7 +214,7 @@ make_async_allocator (CUcontext context = nullptr, CUmemoryPool pool = nullptr)
 #endif
 
 /**
- * The owner of a block of CUDA's memory of any kind. NULL is a stream here: the default one.
+ * The owner of a block of CUDA's memory of any kind. For its functions, NULL is the default stream.
  *
  * @since 0.1
  */
@@ -224,10 +223,13 @@ class stream_block : public block
 public:
   using block::block;
 
-  /** A block of one of libtarn-cuda's allocators, or of a pool over one. */
+  /** Takes over a block of one of libtarn-cuda's allocators, or of a pool over one. */
   explicit stream_block (block &&other) noexcept : block (std::move (other)) {}
 
-  /** block::set_last_queue() for a stream, in the thread that frees the block. */
+  /**
+   * Sets the stream that uses the block last, as block::set_last_queue() does. CU_STREAM_PER_THREAD
+   * means the default stream of the thread that frees the block.
+   */
   void
   set_last_queue (CUstream stream) noexcept
   {
@@ -255,14 +257,14 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** As try_record_use(), but throws the error. */
+  /** Calls try_record_use(), and throws its error. */
   void
   record_use (CUstream stream)
   {
     try_record_use (stream).value ();
   }
 
-  /** As try_move_to(), but throws the error. */
+  /** Calls try_move_to(), and throws its error. */
   void
   move_to (CUstream stream)
   {
@@ -281,14 +283,14 @@ class memory : public stream_block
 public:
   using stream_block::stream_block;
 
-  /** Another owner of the memory. */
+  /** Makes another owner of the memory. */
   memory
   share () const noexcept
   {
     return memory (block::share ());
   }
 
-  /** The address, as the driver's functions take it. */
+  /** Gets the address, as the driver's functions take it. */
   CUdeviceptr
   address () const noexcept
   {
@@ -306,14 +308,14 @@ class host_memory : public stream_block
 public:
   using stream_block::stream_block;
 
-  /** Another owner of the memory. */
+  /** Makes another owner of the memory. */
   host_memory
   share () const noexcept
   {
     return host_memory (block::share ());
   }
 
-  /** The address. */
+  /** Gets the host address. */
   void *
   data () const noexcept
   {
@@ -333,7 +335,7 @@ template <typename Block> class stream_pool : public tarn::pool
 public:
   using tarn::pool::pool;
 
-  /** Allocates a block from a pool: tarn_pool_allocate(). It names no stream. */
+  /** Allocates a block from a pool, without naming a stream: tarn_pool_allocate(). */
   result<Block>
   try_allocate (std::size_t size) const noexcept
   {
@@ -367,7 +369,7 @@ public:
 
   /**
    * Allocates a block, and waits until other threads have freed enough:
-   * tarn_pool_allocate_timeout(). It names no stream.
+   * tarn_pool_allocate_timeout(). The request names no stream.
    */
   result<Block>
   try_allocate_timeout (std::size_t size, std::int64_t microseconds) const noexcept
@@ -385,7 +387,7 @@ public:
     return try_block_timeout<Block> (size, microseconds, tarn_cuda_stream_get_queue (stream));
   }
 
-  /** Frees the block in use that has a piece of memory: tarn_pool_free_memory(). */
+  /** Frees the block in use that has a given address: tarn_pool_free_memory(). */
   result<void>
   try_free_memory (TarnMemory memory) const noexcept
   {
@@ -393,7 +395,7 @@ public:
   }
 
   /**
-   * Frees the block in use that has a piece of memory, and that a stream uses last:
+   * Frees the block in use that has a given address, and that a stream may still use:
    * tarn_pool_free_memory(). NULL: the default stream.
    */
   result<void>
@@ -402,7 +404,7 @@ public:
     return tarn::pool::try_free_memory (memory, tarn_cuda_stream_get_queue (stream));
   }
 
-  /** Reserves memory in a pool: tarn_pool_reserve(). It names no stream. */
+  /** Reserves memory in a pool for requests that name no stream: tarn_pool_reserve(). */
   result<void>
   try_reserve (std::size_t bytes) const noexcept
   {
@@ -429,70 +431,70 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** As try_allocate(), but throws the error. */
+  /** Calls try_allocate(), and throws its error. */
   Block
   allocate (std::size_t size) const
   {
     return try_allocate (size).value ();
   }
 
-  /** As try_allocate(), but throws the error. */
+  /** Calls try_allocate(), and throws its error. */
   Block
   allocate (std::size_t size, CUstream stream) const
   {
     return try_allocate (size, stream).value ();
   }
 
-  /** As try_allocate_aligned(), but throws the error. */
+  /** Calls try_allocate_aligned(), and throws its error. */
   Block
   allocate_aligned (std::size_t size, std::size_t alignment) const
   {
     return try_allocate_aligned (size, alignment).value ();
   }
 
-  /** As try_allocate_timeout(), but throws the error. */
+  /** Calls try_allocate_timeout(), and throws its error. */
   Block
   allocate_timeout (std::size_t size, std::int64_t microseconds) const
   {
     return try_allocate_timeout (size, microseconds).value ();
   }
 
-  /** As try_allocate_timeout(), but throws the error. */
+  /** Calls try_allocate_timeout(), and throws its error. */
   Block
   allocate_timeout (std::size_t size, std::int64_t microseconds, CUstream stream) const
   {
     return try_allocate_timeout (size, microseconds, stream).value ();
   }
 
-  /** As try_free_memory(), but throws the error. */
+  /** Calls try_free_memory(), and throws its error. */
   void
   free_memory (TarnMemory memory) const
   {
     try_free_memory (memory).value ();
   }
 
-  /** As try_free_memory(), but throws the error. */
+  /** Calls try_free_memory(), and throws its error. */
   void
   free_memory (TarnMemory memory, CUstream stream) const
   {
     try_free_memory (memory, stream).value ();
   }
 
-  /** As try_reserve(), but throws the error. */
+  /** Calls try_reserve(), and throws its error. */
   void
   reserve (std::size_t bytes) const
   {
     try_reserve (bytes).value ();
   }
 
-  /** As try_reserve(), but throws the error. */
+  /** Calls try_reserve(), and throws its error. */
   void
   reserve (std::size_t bytes, CUstream stream) const
   {
     try_reserve (bytes, stream).value ();
   }
 
-  /** As try_forget_stream(), but throws the error. */
+  /** Calls try_forget_stream(), and throws its error. */
   void
   forget_stream (CUstream stream) const
   {
@@ -502,9 +504,9 @@ public:
 };
 
 /**
- * The owner of a graph's memory: its destructor returns the memory to the pool, for which the host
- * waits as tarn_cuda_pool_release_graph() does. It can be moved. It must live until the graph's
- * last launch is done.
+ * The owner of a graph's memory. Its destructor returns the memory to the pool, and waits as
+ * tarn_cuda_pool_release_graph() does. The owner can be moved. It must live until the last launch
+ * of the graph.
  *
  * @since 0.1
  */
@@ -514,13 +516,15 @@ public:
   /** Owns nothing. */
   graph_memory () noexcept = default;
 
-  /** Takes over the graph of another, which owns none afterwards. */
+  /** Takes over the graph of another owner, which owns no graph afterwards. */
   graph_memory (graph_memory &&other) noexcept : m_pool (std::move (other.m_pool)),
                                                  m_graph (std::exchange (other.m_graph, 0))
   {
   }
 
-  /** Releases the graph's memory, if there is one, and takes over that of another. */
+  /**
+   * Releases the graph's memory, if there is a graph, and takes over the graph of another owner.
+   */
   graph_memory &
   operator= (graph_memory &&other) noexcept
   {
@@ -532,8 +536,8 @@ public:
   }
 
   /**
-   * Returns the graph's memory to its pool: tarn_cuda_pool_release_graph(). It logs an error as a
-   * warning.
+   * Returns the graph's memory to its pool: tarn_cuda_pool_release_graph(). If this fails, the
+   * destructor logs a warning.
    */
   ~graph_memory ()
   {
@@ -544,8 +548,8 @@ public:
   }
 
   /**
-   * Begins memory of a CUDA graph that a stream captures: tarn_cuda_pool_begin_graph(). The
-   * capture is the one that begins next on the stream.
+   * Begins the memory of a CUDA graph that a stream captures: tarn_cuda_pool_begin_graph(). Call
+   * this right before or right after the beginning of the capture.
    */
   static result<graph_memory>
   try_begin (const tarn::pool &pool, CUstream stream) noexcept
@@ -560,7 +564,7 @@ public:
   }
 
   /**
-   * Ends memory of a CUDA graph that was captured: tarn_cuda_pool_end_graph(). Call it after
+   * Ends the memory of a CUDA graph that was captured: tarn_cuda_pool_end_graph(). Call it after
    * cuStreamEndCapture(), also if the capture failed.
    */
   result<void>
@@ -572,14 +576,14 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** As try_begin(), but throws the error. */
+  /** Calls try_begin(), and throws its error. */
   static graph_memory
   begin (const tarn::pool &pool, CUstream stream)
   {
     return try_begin (pool, stream).value ();
   }
 
-  /** As try_end(), but throws the error. */
+  /** Calls try_end(), and throws its error. */
   void
   end ()
   {
@@ -587,7 +591,7 @@ public:
   }
 #endif
 
-  /** The graph's number, for functions of C; 0: it owns none. */
+  /** Gets the graph's number, for functions of C; 0: this object owns no graph. */
   std::uint64_t
   id () const noexcept
   {
@@ -600,7 +604,7 @@ private:
 };
 
 /**
- * A reference on a pool of device memory.
+ * The owner of a reference to a pool of device memory.
  *
  * @since 0.1
  */
@@ -609,10 +613,10 @@ class pool : public stream_pool<memory>
 public:
   using stream_pool::stream_pool;
 
-  /** A pool over an allocator of device memory. */
+  /** Takes over a reference to a pool over an allocator of device memory. */
   explicit pool (tarn::pool other) noexcept : stream_pool (other.release ()) {}
 
-  /** Takes a reference of its own. */
+  /** Adds a reference to the pool, and makes an owner of this reference. */
   static pool
   share (TarnPool *borrowed) noexcept
   {
@@ -620,8 +624,8 @@ public:
   }
 
   /**
-   * Makes a pool of device memory as most programs want it: tarn_cuda_pool_new(). NULL: the
-   * current context.
+   * Makes a pool of device memory with the defaults for most programs: tarn_cuda_pool_new(). NULL:
+   * the current context.
    */
   static result<pool>
   try_make (CUcontext context = nullptr, const TarnPoolOptions &options = pool_options ()) noexcept
@@ -631,7 +635,7 @@ public:
     return error.owner_of<pool> (tarn_cuda_pool_new (context, &options, error.out ()));
   }
 
-  /** Gets the pool that a process shares on a device: tarn_cuda_get_shared_pool(). */
+  /** Gets the pool of a device that the whole process shares: tarn_cuda_get_shared_pool(). */
   static result<pool>
   try_get_shared (CUdevice device) noexcept
   {
@@ -642,15 +646,15 @@ public:
 
 #if TARN_HAS_EXCEPTIONS
   /**
-   * Makes a pool of device memory as most programs want it: tarn_cuda_pool_new(). NULL: the
-   * current context. It throws the error.
+   * Makes a pool of device memory with the defaults for most programs: tarn_cuda_pool_new(). NULL:
+   * the current context. The constructor throws the error.
    */
   explicit pool (CUcontext context, const TarnPoolOptions &options = pool_options ())
       : pool (try_make (context, options).value ())
   {
   }
 
-  /** As try_get_shared(), but throws the error. */
+  /** Calls try_get_shared(), and throws its error. */
   static pool
   get_shared (CUdevice device)
   {
@@ -678,7 +682,7 @@ public:
 };
 
 /**
- * A reference on a pool of page-locked or managed memory.
+ * The owner of a reference to a pool of page-locked or managed memory.
  *
  * @since 0.1
  */
@@ -687,17 +691,17 @@ class host_pool : public stream_pool<host_memory>
 public:
   using stream_pool::stream_pool;
 
-  /** A pool over an allocator of page-locked or managed memory. */
+  /** Takes over a reference to a pool over an allocator of page-locked or managed memory. */
   explicit host_pool (tarn::pool other) noexcept : stream_pool (other.release ()) {}
 
-  /** Takes a reference of its own. */
+  /** Adds a reference to the pool, and makes an owner of this reference. */
   static host_pool
   share (TarnPool *borrowed) noexcept
   {
     return host_pool (ref (borrowed));
   }
 
-  /** A pool over a heap over tarn_cuda_host_allocator_new(); NULL: the current context. */
+  /** Makes a pool over a heap over tarn_cuda_host_allocator_new(). NULL: the current context. */
   static result<host_pool>
   try_make (CUcontext context = nullptr, unsigned flags = 0,
             const TarnPoolOptions &options = pool_options ()) noexcept
@@ -705,7 +709,7 @@ public:
     return detail::pool_over_heap<host_pool> (try_make_host_allocator (context, flags), options);
   }
 
-  /** A pool over a heap over tarn_cuda_managed_allocator_new(); NULL: the current context. */
+  /** Makes a pool over a heap over tarn_cuda_managed_allocator_new(). NULL: the current context. */
   static result<host_pool>
   try_make_managed (CUcontext context = nullptr, unsigned flags = 0,
                     const TarnPoolOptions &options = pool_options ()) noexcept
@@ -714,14 +718,14 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** As try_make(), but throws the error. */
+  /** Calls try_make(), and throws its error. */
   explicit host_pool (CUcontext context, unsigned flags = 0,
                       const TarnPoolOptions &options = pool_options ())
       : host_pool (try_make (context, flags, options).value ())
   {
   }
 
-  /** As try_make_managed(), but throws the error. */
+  /** Calls try_make_managed(), and throws its error. */
   static host_pool
   make_managed (CUcontext context = nullptr, unsigned flags = 0,
                 const TarnPoolOptions &options = pool_options ())
@@ -744,7 +748,7 @@ public:
 namespace tarn::detail
 {
 
-/* As free_memory(), for memory that a stream uses last. */
+/* Frees the block that has the given memory, and that a stream may still use. */
 inline void
 free_on_stream (const pool &pool, TarnMemory memory, CUstream stream) noexcept
 {
@@ -753,7 +757,8 @@ free_on_stream (const pool &pool, TarnMemory memory, CUstream stream) noexcept
   if (found != nullptr)
     tarn_cuda_block_free_on (found, stream);
   else
-    free_memory (pool, memory); /* says that there is none; nothing in a child of fork () */
+    /* logs that there is no such block; in a child of fork (), does nothing */
+    free_memory (pool, memory);
 }
 
 } // namespace tarn::detail

@@ -43,11 +43,12 @@ gsize tarn_debug_check (void);
 void tarn_debug_note_free (TarnBlock *block);
 
 /**
- * Returns TRUE if a pool's blocks are debugged. TARN_DEBUG or TarnPoolOptions.debug asks for it.
- * Such a pool holds no blocks, and it reads and fills memory when a block is allocated and freed.
+ * Returns TRUE if a pool's blocks are debugged. TARN_DEBUG or TarnPoolOptions.debug turns debugging
+ * on. Such a pool holds no blocks, and it reads and fills memory when a block is allocated and
+ * freed.
  *
  * @param pool  a pool; any thread may call it
- * @return TRUE if guards, poison or leaks are enabled; FALSE if none of them is, even if check is
+ * @return TRUE if guards, poison or leaks are enabled; otherwise FALSE, even if check is enabled
  * @since 0.1
  */
 gboolean tarn_pool_is_debugged (TarnPool *pool);

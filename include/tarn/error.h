@@ -31,9 +31,9 @@ typedef enum
   TARN_ERROR_OUT_OF_MEMORY, /**< the driver has no memory left, and the pool no cached memory */
   TARN_ERROR_INVALID_SIZE,  /**< a size that is too large to be counted in bytes */
   /**
-   * An argument or option outside its range. In functions with a GError also an object (a context,
-   * queue, pool, allocator, block) that is NULL, perhaps because the call that should have returned
-   * it failed.
+   * An argument or option outside its range. In functions with a GError, also an object (a context,
+   * queue, pool, allocator, block) that is NULL, for example because the call that should have
+   * returned it failed.
    */
   TARN_ERROR_INVALID_ARGUMENT,
   TARN_ERROR_INVALID_SELECTION, /**< a choice of devices that cannot be read or matches none */

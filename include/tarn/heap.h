@@ -14,7 +14,7 @@
 G_BEGIN_DECLS
 
 /**
- * The options of a heap, for tarn_heap_allocator_new(). It copies them.
+ * The options of a heap. tarn_heap_allocator_new() copies them.
  *
  * @since 0.1
  */
@@ -38,9 +38,9 @@ typedef struct
   /**
    * TRUE: the limit of a pool over the heap is the heap's limit as well, if it is less than
    * limit_bytes. So the pool's limit bounds the memory that the heap allocates from the device. If
-   * several pools are over the heap, the limit of the pool that was made, or whose limit was set,
-   * last counts. If this pool has no limit, only limit_bytes counts. The heap rounds the limit up
-   * to the granularity of virtual memory. Default: FALSE.
+   * several pools are over the heap, only one of their limits counts: that of the pool that was
+   * made last, or whose limit was set last. If this pool has no limit, only limit_bytes counts. The
+   * heap rounds the limit up to the granularity of virtual memory. Default: FALSE.
    */
   gboolean follows_pool_limit;
 
@@ -103,12 +103,13 @@ typedef struct
 
   gsize upstream_bytes;      /**< bytes that the heap has from its upstream allocator */
   gsize peak_upstream_bytes; /**< the highest value of upstream_bytes */
-  gsize used_bytes;          /**< in use: the sizes of requests, rounded up to the alignment */
-  gsize peak_used_bytes;     /**< the highest value of used_bytes */
-  gsize free_bytes;          /**< neither in use nor on its way to or from upstream */
-  gsize largest_free_bytes;  /**< the largest contiguous part of free_bytes */
-  gsize pieces;              /**< segments that the heap has from its upstream allocator */
-  gsize idle_pieces;         /**< segments without a block in use */
+  /** bytes in use: the sizes of requests, rounded up to the alignment */
+  gsize used_bytes;
+  gsize peak_used_bytes;    /**< the highest value of used_bytes */
+  gsize free_bytes;         /**< bytes neither in use nor on the way to or from upstream */
+  gsize largest_free_bytes; /**< the largest contiguous part of free_bytes */
+  gsize pieces;             /**< segments that the heap has from its upstream allocator */
+  gsize idle_pieces;        /**< segments without a block in use */
 
   guint64 driver_calls;   /**< driver calls to allocate segments, also those that failed */
   guint64 upstream_frees; /**< segments that the heap returned to upstream */
@@ -149,9 +150,9 @@ typedef struct
  * Use a pool over the heap: it is faster for repeated sizes, and orders the use of memory on
  * several queues. Then the heap keeps separate memory for each queue. A queue can reuse its own
  * freed memory at once, in any size. Other queues get this memory when the commands that used it
- * are done. Without a pool, the free of a block makes the host wait for the queues that use the
- * block as far as Tarn knows (tarn_block_record_use()). The heap assumes that no other command uses
- * freed memory.
+ * are done. Without a pool, the free of a block makes the host wait for the queues that Tarn knows
+ * to use the block (tarn_block_record_use()). The heap assumes that no other command uses freed
+ * memory.
  *
  * @param upstream  the allocator of the segments; the heap keeps a reference
  * @param options   nullable: the defaults; start from TARN_HEAP_OPTIONS_INIT
@@ -178,7 +179,7 @@ TarnAllocator *tarn_heap_allocator_new (TarnAllocator *upstream, const TarnHeapO
 gboolean tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats);
 
 /**
- * Sets for how many seconds a heap keeps idle segments. It changes TarnHeapOptions.idle_seconds.
+ * Sets for how many seconds a heap keeps idle segments. This replaces TarnHeapOptions.idle_seconds.
  * The heap at once frees segments that have been idle for longer, unless a queue may still use
  * them.
  *

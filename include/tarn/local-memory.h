@@ -14,7 +14,7 @@
 G_BEGIN_DECLS
 
 /**
- * The banks of a device's local memory. CUDA calls it shared memory. Work items that access
+ * The banks of a device's local memory (shared memory in CUDA's terms). Work items that access
  * different places in one bank at the same time have to take turns.
  *
  * @since 0.1
@@ -25,7 +25,7 @@ typedef struct
   guint bank_count;  /**< the number of banks, at least 1 */
   guint bank_bytes;  /**< the number of adjacent bytes in one bank, at least 1 */
   guint work_items;  /**< the number of work items that access the memory together */
-  guint reserved;    /**< for later: 0 */
+  guint reserved;    /**< for later versions: 0 */
 } TarnLocalMemory;
 
 /**
@@ -44,8 +44,8 @@ typedef struct
 
 /**
  * Computes how many accesses to local memory have to take turns. Neighbouring work items access
- * neighbouring elements of an array. The function looks at this along each axis, and finds the
- * worst conflict. PyOpenCL calls this why_not_local_access_conflict_free.
+ * neighbouring elements of an array. The function checks the accesses along each axis, and finds
+ * the worst conflict. PyOpenCL calls this why_not_local_access_conflict_free.
  *
  * @param memory        the banks, and the number of work items; start from TARN_LOCAL_MEMORY_INIT
  * @param item_size     bytes of an element; the result is exact if this is memory->bank_bytes

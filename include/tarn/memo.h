@@ -14,23 +14,24 @@
 G_BEGIN_DECLS
 
 /**
- * A function whose results are cached, for a first argument and a key. The first argument is a
- * context, say. A memo keeps a result, and returns it again, until the program makes it forget the
- * first argument. A memo is reference-counted. Any function of a memo may be called from any thread
- * at any time.
+ * A function whose results are cached, for a first argument and a key. The first argument is, for
+ * example, a context. A memo keeps a result, and returns it again, until the program makes it
+ * forget the first argument. A memo is reference-counted. Any function of a memo may be called from
+ * any thread at any time.
  *
  * @since 0.1
  */
 typedef struct _TarnMemo TarnMemo;
 
 /**
- * The function of a memo, which computes a value. The first thread that asks for an entry calls it,
- * with no lock held, while other threads that ask for the same entry wait. It may ask any memo for
- * another entry. It must return: a thread that leaves it by pthread_exit (), longjmp () or
- * cancellation leaves the entry being computed, so that others wait for ever. The same holds for
+ * The function of a memo, which computes a value. The first thread that requests an entry calls
+ * this function, and holds no lock meanwhile. Other threads that request the same entry wait. The
+ * function may request other entries, from any memo. It must return: if a thread leaves it by
+ * pthread_exit(), longjmp() or cancellation, the other threads wait for ever. The same holds for
  * the functions of TarnMemoOps.
  *
- * @param first_arg  the argument of tarn_memo_get(), or the current first argument if that was NULL
+ * @param first_arg  the argument of tarn_memo_get(), or the current first argument if that argument
+ *                   was NULL
  * @param key        the argument of tarn_memo_get(), which belongs to its caller
  * @param user_data  the data that tarn_memo_new() got
  * @param error      if there is no value, set it and return NULL: the memo then keeps nothing
@@ -199,8 +200,8 @@ gpointer tarn_memo_key_tuple_copy (gconstpointer tuple) G_GNUC_WARN_UNUSED_RESUL
 void tarn_memo_key_tuple_free (gpointer tuple);
 
 /**
- * The type of a memo's keys. A key of a known type is copied when the memo keeps it; to bytes, the
- * memo takes a reference. Only a TARN_MEMO_KEY_CUSTOM may be NULL.
+ * The type of a memo's keys. A memo copies the keys of a known type that it stores. Of bytes, it
+ * takes a reference instead. Only a TARN_MEMO_KEY_CUSTOM may be NULL.
  *
  * @since 0.1
  */
@@ -257,8 +258,8 @@ typedef struct
    * forgets it. */
   gpointer (*ref_value) (gpointer user_data, gpointer value);
 
-  /** Releases a value, or a reference to it: one that the memo's function, ref_value or
-   * value_for_thread has returned, never NULL. If @p is_dead is TRUE, the first argument was
+  /** Releases a value, or a reference to it. The memo's function, ref_value or value_for_thread has
+   * returned the value, which is never NULL. If @p is_dead is TRUE, the first argument was
    * destroyed (see first_arg_id), and the function must not call the driver for it. */
   void (*unref_value) (gpointer user_data, gpointer value, gpointer first_arg, gboolean is_dead);
 
@@ -271,9 +272,9 @@ typedef struct
   void (*unref_first_arg) (gpointer user_data, gpointer first_arg);
 
   /** Gets the unique ID of a first argument, or 0 if the first argument was destroyed. An ID is
-   * never used again. Set this function for first arguments that have no references: a later one
-   * may get the address of a destroyed one, and the ID tells them apart. When the memo computes a
-   * value for the later one, it drops the entries of the destroyed one. */
+   * never used again. Set this function for first arguments that have no references: a later first
+   * argument may get the address of a destroyed one, and the ID tells the two apart. When the memo
+   * computes a value for the later first argument, it drops the entries of the destroyed one. */
   guint64 (*first_arg_id) (gpointer user_data, gpointer first_arg);
 
   /** Gets the first argument that NULL stands for, such as the current context. Returns NULL with
@@ -281,9 +282,9 @@ typedef struct
   gpointer (*current_first_arg) (gpointer user_data, GError **error);
 
   /** Makes the calling thread's own value from @p value, if each thread needs its own. Returns NULL
-   * with an error on failure. It needs ref_value and unref_value. When a thread ends, a later
-   * thread gets its value. If a thread that is ending asks for a value, in a destructor of
-   * thread-specific data, the memo does not keep the thread's own value. */
+   * with an error on failure. A memo with this function also needs ref_value and unref_value. When
+   * a thread ends, a later thread gets its value. If a thread that is ending asks for a value, in a
+   * destructor of thread-specific data, the memo does not keep the thread's own value. */
   gpointer (*value_for_thread) (gpointer user_data, gpointer value, gpointer first_arg,
                                 gconstpointer key, GError **error);
 } TarnMemoOps;

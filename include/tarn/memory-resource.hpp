@@ -18,23 +18,23 @@ namespace tarn
 {
 
 /**
- * A memory resource over a pool whose memory is an address that the host can use, too: of
- * cuda::host_pool, or of opencl::svm_pool with memory that need not be mapped (fine-grained). The
- * pool has TARN_POOL_FINDABLE, since a container frees memory by its address.
+ * A memory resource over a pool whose memory the host can access by its address: a cuda::host_pool,
+ * or an opencl::svm_pool with memory that need not be mapped (fine-grained). The pool needs
+ * TARN_POOL_FINDABLE, because a container frees memory by its address.
  *
- * Where there is no memory, allocate() throws out_of_memory, which is a std::bad_alloc; without
- * exceptions it ends the program. Alignment beyond what the pool's memory has anyway needs a pool
- * over a heap. Any thread may use it.
+ * If there is too little memory, allocate() throws out_of_memory, which is a std::bad_alloc;
+ * without exceptions it ends the program. If an alignment is larger than the usual one of the
+ * pool's memory, the pool must be over a heap. Any thread may use the resource.
  *
- * A container knows no queue. Before it is destroyed or grows, the program waits for the commands
- * that use it.
+ * A container knows no queue. So before a container is destroyed or grows, the program must wait
+ * for the commands that use its memory.
  *
  * @since 0.1
  */
 class memory_resource : public std::pmr::memory_resource
 {
 public:
-  /** A resource over a pool; fails for one without TARN_POOL_FINDABLE, as allocate() does. */
+  /** Makes a resource over a pool. Throws an error if the pool is without TARN_POOL_FINDABLE. */
   explicit memory_resource (tarn::pool pool) : m_pool (std::move (pool))
   {
     result<void> checked = detail::check_findable (m_pool);
@@ -43,7 +43,7 @@ public:
       detail::fail (checked.error ());
   }
 
-  /** The pool. */
+  /** Gets the pool. */
   const tarn::pool &
   pool () const noexcept
   {
@@ -51,11 +51,12 @@ public:
   }
 
 protected:
-  /** Allocates memory from the pool, as allocate() does. */
+  /** Allocates memory from the pool. allocate() calls this function. */
   void *
   do_allocate (std::size_t bytes, std::size_t alignment) override
   {
-    /* Memory of no bytes would have no address of its own, by which it is found again. */
+    /* The resource finds memory by its address when it is freed, and memory of 0 bytes has no
+     * address of its own. So a request of 0 bytes gets 1 byte. */
     result<block> made = m_pool.try_allocate_aligned (bytes > 0 ? bytes : 1, alignment);
 
     if (!made)
@@ -63,14 +64,16 @@ protected:
     return tarn_block_get_memory (made->release ()).pointer;
   }
 
-  /** Frees the block that has the memory, as deallocate() does. */
+  /** Frees the block that has the memory. deallocate() calls this function. */
   void
   do_deallocate (void *pointer, std::size_t, std::size_t) override
   {
     detail::free_memory (m_pool, memory_at (pointer));
   }
 
-  /** Tells whether either can free the other's memory: they are over the same pool. */
+  /**
+   * Tells whether both resources are over the same pool, so that each can free the other's memory.
+   */
   bool
   do_is_equal (const std::pmr::memory_resource &other) const noexcept override
   {

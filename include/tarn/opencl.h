@@ -24,10 +24,10 @@ G_BEGIN_DECLS
 #define TARN_OPENCL_ERROR (tarn_opencl_error_quark ())
 
 /**
- * Gets the domain of OpenCL's errors: write TARN_OPENCL_ERROR. Their code is OpenCL's status, a
- * cl_int. Three statuses always become TARN_ERROR_OUT_OF_MEMORY instead, also where a function's
- * error is documented as TARN_OPENCL_ERROR: CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES
- * and CL_OUT_OF_HOST_MEMORY.
+ * Gets the domain of OpenCL's errors: write TARN_OPENCL_ERROR. The code of such an error is
+ * OpenCL's status, a cl_int. Three statuses always become TARN_ERROR_OUT_OF_MEMORY instead, also
+ * where a function's error is documented as TARN_OPENCL_ERROR: CL_MEM_OBJECT_ALLOCATION_FAILURE,
+ * CL_OUT_OF_RESOURCES and CL_OUT_OF_HOST_MEMORY.
  *
  * @return the quark, the same for the life of the process; any thread may call it
  * @since 0.1
@@ -45,7 +45,7 @@ GQuark tarn_opencl_error_quark (void);
 const gchar *tarn_opencl_status_name (cl_int status);
 
 /**
- * Converts an error to an OpenCL status. It is for functions that return a cl_int.
+ * Converts an error to an OpenCL status. Use it in functions that return a cl_int.
  *
  * The code of a TARN_OPENCL_ERROR is a status already. The codes of TARN_ERROR become:
  *
@@ -103,8 +103,8 @@ typedef gpointer (*TarnOpenclFindFunc) (const gchar *name, gpointer user_data);
 gboolean tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data, GError **error);
 
 /**
- * Gets an OpenCL function from the place from which Tarn gets its own. With it, a program that is
- * not linked with OpenCL can call OpenCL.
+ * Gets an OpenCL function. Tarn looks it up where it finds the functions that it calls itself. With
+ * this, a program that is not linked with OpenCL can call OpenCL.
  *
  *     cl_int (*finish) (cl_command_queue) = tarn_opencl_get_function ("clFinish", &error);
  *
@@ -221,7 +221,8 @@ TarnAllocator *tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignm
 cl_mem tarn_opencl_block_get_buffer (const TarnBlock *block);
 
 /**
- * Gets the address of a block of shared virtual memory. It is the same on host and devices.
+ * Gets the address of a block of shared virtual memory. The address is the same on host and
+ * devices.
  *
  * @param block  a block in use; a block of another kind of memory is a programming error. Any
  *               thread may call it.
@@ -290,7 +291,7 @@ TarnPool *tarn_opencl_pool_new_for_device (cl_context context, cl_device_id devi
                                            GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Allocates a block from a pool, for use on a queue. It is tarn_pool_allocate_ordered() for a
+ * Allocates a block from a pool, for use on a queue. This is tarn_pool_allocate_ordered() for a
  * cl_command_queue. The pool retains the queue as long as it remembers the queue, so the caller may
  * release it at any time.
  *
@@ -311,7 +312,7 @@ TarnBlock *tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_que
                                       GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Allocates a block and fills it with bytes of the host. It replaces clCreateBuffer with
+ * Allocates a block and fills it with bytes of the host. Use it in place of clCreateBuffer with
  * CL_MEM_COPY_HOST_PTR. The function copies the bytes before it returns, so the caller may then
  * change them. The host does not wait for commands on the queue. Later commands on the queue find
  * the bytes in the block; another queue must wait for this one.
@@ -331,7 +332,7 @@ TarnBlock *tarn_opencl_pool_allocate_copy (TarnPool *pool, gconstpointer bytes, 
                                            GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Finds the block in use that has a buffer. It is tarn_pool_find() for a cl_mem.
+ * Finds the block in use that has a buffer. This is tarn_pool_find() for a cl_mem.
  *
  * @param pool    a pool with TARN_POOL_FINDABLE, over an allocator of buffers
  * @param buffer  the result of tarn_opencl_block_get_buffer()
@@ -363,7 +364,7 @@ cl_mem tarn_opencl_block_create_sub_buffer (TarnBlock *block, cl_mem_flags flags
                                             gsize size, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Records that commands on a queue use a block. It is tarn_block_record_use() for a
+ * Records that commands on a queue use a block. This is tarn_block_record_use() for a
  * cl_command_queue.
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one
@@ -372,14 +373,14 @@ cl_mem tarn_opencl_block_create_sub_buffer (TarnBlock *block, cl_mem_flags flags
  *               context, TARN_ERROR_NOT_SUPPORTED for a device before OpenCL 1.2,
  *               TARN_ERROR_FORKED, TARN_ERROR_OUT_OF_MEMORY, or TARN_OPENCL_ERROR with the
  *               driver's other statuses
- * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, one at a
- *         time for a block
+ * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, but only
+ *         one at a time for the same block
  * @since 0.1
  */
 gboolean tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError **error);
 
 /**
- * Frees a block that a queue may still use. It is tarn_block_free_on() for a cl_command_queue.
+ * Frees a block that a queue may still use. This is tarn_block_free_on() for a cl_command_queue.
  *
  * @param block  (transfer full): a block of one of libtarn-opencl's allocators or of a pool over
  *               one; NULL is allowed. Any thread may call it.
@@ -389,9 +390,9 @@ gboolean tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue,
 void tarn_opencl_block_free_on (TarnBlock *block, cl_command_queue queue);
 
 /**
- * Moves a block to a queue, which waits for the block's other queues. It waits for all commands
- * that these queues have at the time of the call. Afterwards the block belongs to this queue alone.
- * PyOpenCL calls this SVMAllocation.bind_to_queue(), and calls tarn_block_wait()
+ * Moves a block to a queue, which waits for the block's other queues. The queue waits for all
+ * commands that these other queues have at the time of the call. Afterwards the block belongs to
+ * this queue alone. PyOpenCL calls this SVMAllocation.bind_to_queue(), and calls tarn_block_wait()
  * unbind_from_queue().
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; may
@@ -400,13 +401,14 @@ void tarn_opencl_block_free_on (TarnBlock *block, cl_command_queue queue);
  *               as in PyOpenCL; retained
  * @param error  return location, or NULL: as tarn_opencl_block_record_use(), and TARN_OPENCL_ERROR
  *               with CL_INVALID_VALUE for shared virtual memory and an out-of-order queue
- * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block
+ * @return TRUE, or FALSE with @p error set; any thread may call it, but only one at a time for the
+ *         same block
  * @since 0.1
  */
 gboolean tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue queue, GError **error);
 
 /**
- * Gets the queue that a block is used on. It is the queue that the block was allocated for, moved
+ * Gets the queue that a block is used on. This is the queue that the block was allocated for, moved
  * to or first recorded with. A block of 0 bytes has a queue like any other.
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; any
@@ -435,10 +437,11 @@ typedef struct _TarnOpenclImagePool TarnOpenclImagePool;
  * the queue's device at once. On NVIDIA's devices, where that is not thread-safe, it fills one
  * pixel instead. The host waits for neither.
  *
- * In counters and limits, an image has the bytes of its pixels. The pool tells images with
- * different flags, formats or descriptors apart by their bytes. So if the pixels of two kinds of
- * images have the same number of bytes, one kind counts a few bytes more. A driver may allocate
- * more, because it pads rows or stores an image in tiles. OpenCL does not tell how much.
+ * In counters and limits, an image has the bytes of its pixels. Images of different kinds (flags,
+ * format or descriptor) always have different numbers of bytes in the pool. So if the pixels of two
+ * kinds have the same number of bytes, images of one kind count a few bytes more. A driver may
+ * allocate more than the pool counts, because it pads rows or stores an image in tiles. OpenCL does
+ * not tell how much.
  *
  * @param queue    a queue of the device, which must support images; retained, and so is its
  *                 context. Its commands make new images ready.
@@ -471,8 +474,8 @@ TarnOpenclImagePool *tarn_opencl_image_pool_new (cl_command_queue queue, TarnPoo
 TarnOpenclImagePool *tarn_opencl_image_pool_ref (TarnOpenclImagePool *pool);
 
 /**
- * Releases a reference on a pool of images. With the last one, the pool releases held images.
- * Images in use stay valid until their blocks are freed.
+ * Releases a reference on a pool of images. When the last reference is released, the pool releases
+ * held images. Images in use stay valid until their blocks are freed.
  *
  * @param pool  (transfer full): a pool of images; NULL is allowed. Any thread may call it. In a
  *              child of fork () it does nothing.
@@ -507,7 +510,7 @@ TarnBlock *tarn_opencl_image_pool_allocate (TarnOpenclImagePool *pool, cl_mem_fl
                                             GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Gets the pool behind a pool of images. It is for counters, limits and trimming:
+ * Gets the pool behind a pool of images. Use it for counters, limits and trimming:
  * tarn_pool_get_stats(), tarn_pool_trim(), tarn_pool_set_limit_bytes(), tarn_pool_find() and other
  * functions work on the images. Do not allocate from it: tarn_pool_allocate() fails with
  * TARN_ERROR_INVALID_SIZE, or returns an image that happens to have as many bytes.
@@ -532,10 +535,10 @@ cl_mem tarn_opencl_block_get_image (const TarnBlock *block);
 /* Memos: results that are computed once for each context, queue or device */
 
 /**
- * Makes a memo whose first argument is a cl_context. It is like tarn_memo_new(), but it retains a
- * context as long as it has an entry for it. So call tarn_memo_forget_everywhere() or a similar
- * function before you release the last reference to a context. OpenCL has no current context, so
- * NULL as the first argument is a programming error.
+ * Makes a memo whose first argument is a cl_context. The memo is like that of tarn_memo_new(), but
+ * it retains a context as long as it has an entry for this context. So call
+ * tarn_memo_forget_everywhere() or a similar function before you release the last reference to a
+ * context. OpenCL has no current context, so NULL as the first argument is a programming error.
  *
  * @param ops        nullable: functions for keys and values; its fields for first arguments must be
  *                   NULL
@@ -610,10 +613,10 @@ typedef struct
   }
 
 /**
- * Makes a memo of kernels, which builds each program once. Its first argument is a cl_context, its
- * key is a TarnOpenclKernelKey, and its value is a cl_kernel. Each thread has a cl_kernel of its
- * own, so it can set the arguments without a lock. The memo builds a program once for each context,
- * device, source and options, for all kernels in it and for all threads.
+ * Makes a memo of kernels, which builds each program once. The memo's first argument is a
+ * cl_context, its key is a TarnOpenclKernelKey, and its value is a cl_kernel. Each thread has a
+ * cl_kernel of its own, so it can set the arguments without a lock. The memo builds a program once
+ * for each context, device, source and options, for all kernels in it and for all threads.
  *
  *     TarnOpenclKernelKey key = TARN_OPENCL_KERNEL_KEY_INIT;
  *     cl_kernel kernel;
@@ -638,7 +641,7 @@ typedef struct
 TarnMemo *tarn_opencl_kernel_memo_new (void) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Gets the kernel of the calling thread. It is like tarn_memo_get(), with the types of a memo of
+ * Gets the kernel of the calling thread. This is like tarn_memo_get(), with the types of a memo of
  * tarn_opencl_kernel_memo_new().
  *
  * @param memo     the memo
@@ -659,7 +662,7 @@ gboolean tarn_opencl_kernel_memo_get (TarnMemo *memo, cl_context context,
                                       GError **error);
 
 /**
- * A device that was chosen. The struct owns the strings, and no field changes.
+ * A device that was chosen. The struct owns its strings, and is constant.
  *
  * @since 0.1
  */
@@ -675,13 +678,14 @@ typedef struct
   gchar *uuid;             /**< nullable; from cl_khr_device_uuid */
   gchar *pci;              /**< nullable; from cl_khr_pci_bus_info, such as "0000:65:00.0" */
   gchar *selector;         /**< chooses the device: see tarn_selection_make_selector() */
-  gpointer reserved[4];    /**< for later */
+  gpointer reserved[4];    /**< for later versions */
 } TarnOpenclDevice;
 
 /**
  * Chooses the OpenCL devices that tests run on. @p selection chooses them, in the strict syntax of
- * tarn_selection_resolve(). If it is NULL, TARN_TEST in the environment does, in the same syntax,
- * or else PYOPENCL_TEST in PyOpenCL's syntax. If neither is set, every device is chosen.
+ * tarn_selection_resolve(). If @p selection is NULL, the environment variable TARN_TEST chooses the
+ * devices, in the same syntax. If TARN_TEST is not set, PYOPENCL_TEST chooses them, in PyOpenCL's
+ * syntax. If neither is set, every device is chosen.
  *
  * The function skips platforms without a device. Without OpenCL there is no device. If a driver
  * returns an error, a g_message() names it. Devices that the driver does not describe are left out.
@@ -709,7 +713,7 @@ typedef struct
   const cl_device_id *devices;  /**< the device; in a test per platform: all chosen ones */
   guint n_devices;              /**< how many devices there are */
   const TarnOpenclDevice *info; /**< about the device */
-  gpointer reserved[4];         /**< for later */
+  gpointer reserved[4];         /**< for later versions */
 } TarnOpenclTest;
 
 /**
@@ -722,8 +726,8 @@ typedef struct
 typedef void (*TarnOpenclTestFunc) (const TarnOpenclTest *test, gconstpointer data);
 
 /**
- * Adds a test to g_test for each chosen OpenCL device. TARN_TEST or else PYOPENCL_TEST in the
- * environment chooses the devices; without them, all devices are chosen: see
+ * Adds a test to g_test for each chosen OpenCL device. The environment variable TARN_TEST chooses
+ * the devices, or else PYOPENCL_TEST. If neither is set, all devices are chosen: see
  * tarn_opencl_select_test_devices(). The path names the device: test "pool/reuse" is
  * "/opencl/0:1/pool/reuse" on device 1 of platform 0. A device that is named twice has one test.
  *
@@ -798,8 +802,8 @@ typedef enum
 gboolean tarn_opencl_has_double_support (cl_device_id device, gboolean *supported, GError **error);
 
 /**
- * Tells whether a device has doubles as AMD's first drivers did. These drivers had the extension
- * cl_amd_fp64.
+ * Tells whether a device has the extension cl_amd_fp64. With this extension, AMD's first drivers
+ * supported doubles.
  *
  * @param device     the device
  * @param supported  out, nullable
@@ -934,7 +938,7 @@ gboolean tarn_opencl_usable_local_mem_size (cl_device_id device, gint n_args, gs
  * @param explanation   out, nullable, (transfer full): which work items access the same bank, for
  *                      g_free(); NULL if there is no conflict
  * @param guess         out, nullable, (transfer full): why the result is a guess, for g_free();
- *                      NULL if it is no guess. It is also one if @p item_size is not
+ *                      NULL if it is no guess. The result is also a guess if @p item_size is not
  *                      tarn_opencl_local_memory_access_granularity().
  * @param error         return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a CPU whose local
  *                      memory is global memory; TARN_OPENCL_ERROR of a failing query,
@@ -1000,8 +1004,8 @@ gboolean tarn_opencl_has_struct_arg_count_bug (cl_device_id device, cl_context c
                                                const gchar **bug, GError **error);
 
 /**
- * Tells whether a driver caches the programs that it builds. Then it keeps the result of
- * clBuildProgram() for each source, and the program need not keep it. PoCL and NVIDIA's driver do
+ * Tells whether a driver caches the programs that it builds. Such a driver keeps the result of
+ * clBuildProgram() for each source, so an application need not keep it. PoCL and NVIDIA's driver do
  * so; AMD's "Accelerated Parallel Processing" does not.
  *
  * @param device  the device
@@ -1059,8 +1063,8 @@ gboolean tarn_opencl_has_fine_grain_system_svm (cl_device_id device, gboolean *s
                                                 GError **error);
 
 /**
- * Tells whether fine-grain SVM in buffers has atomics. They work between host and device. The
- * device needs CL_DEVICE_SVM_ATOMICS and CL_DEVICE_SVM_FINE_GRAIN_BUFFER
+ * Tells whether fine-grain SVM in buffers has atomics. The atomics work between host and device.
+ * The device needs CL_DEVICE_SVM_ATOMICS and CL_DEVICE_SVM_FINE_GRAIN_BUFFER
  * (tarn_opencl_has_fine_grain_buffer_svm()).
  *
  * @param device     the device
@@ -1074,8 +1078,8 @@ gboolean tarn_opencl_has_fine_grain_buffer_svm_atomics (cl_device_id device, gbo
                                                         GError **error);
 
 /**
- * Tells whether a device has atomics on host memory. They work between host and device. The device
- * needs CL_DEVICE_SVM_ATOMICS and CL_DEVICE_SVM_FINE_GRAIN_SYSTEM
+ * Tells whether a device has atomics on host memory. The atomics work between host and device. The
+ * device needs CL_DEVICE_SVM_ATOMICS and CL_DEVICE_SVM_FINE_GRAIN_SYSTEM
  * (tarn_opencl_has_fine_grain_system_svm()).
  *
  * @param device     the device
@@ -1125,7 +1129,8 @@ typedef struct
  * times a kernel that accesses local memory in about thirty patterns, and chooses the layout of
  * banks whose conflicts explain the times best. It makes a context and a queue of its own, and
  * takes up to about two seconds, plus the time to compile the kernel. Other work of the device
- * meanwhile makes the result worse. With G_MESSAGES_DEBUG=Tarn-OpenCL it logs the times.
+ * meanwhile makes the result worse. With G_MESSAGES_DEBUG=Tarn-OpenCL in the environment, the
+ * function logs the times.
  *
  * The function knows layouts of 8 to 128 banks (a power of two) of 4, 8 or 16 bytes, together at
  * most 1024 bytes. In a layout, all work items of a warp (sub-group, wave; at most 64), or half of

@@ -2,10 +2,9 @@
  * SPDX-License-Identifier: MIT */
 
 /**
- * @file
- * libtarn-opencl for C++17: owners of buffers, images and shared virtual memory, and pools of them.
- * The header only wraps the functions of <tarn/opencl.h>; their documentation also applies here.
- * <tarn/tarn.hpp> documents how errors are reported.
+ * @file libtarn-opencl for C++17: owners of buffers, images and shared virtual memory, and pools of
+ * such memory. The header only wraps the functions of <tarn/opencl.h>; their documentation also
+ * applies here. <tarn/tarn.hpp> documents how errors are reported.
  */
 
 #ifndef TARN_OPENCL_HPP
@@ -64,7 +63,7 @@ try_make_svm_allocator (cl_context context, cl_uint alignment = 0, cl_bitfield f
 
 #if TARN_HAS_EXCEPTIONS
 /**
- * As try_make_deferred_allocator(), but throws the error.
+ * Calls try_make_deferred_allocator(), and throws its error.
  *
  * @since 0.1
  */
@@ -75,7 +74,7 @@ make_deferred_allocator (cl_context context, cl_mem_flags flags = 0)
 }
 
 /**
- * As try_make_immediate_allocator(), but throws the error.
+ * Calls try_make_immediate_allocator(), and throws its error.
  *
  * @since 0.1
  */
@@ -86,7 +85,7 @@ make_immediate_allocator (cl_command_queue queue, cl_mem_flags flags = 0)
 }
 
 /**
- * As try_make_svm_allocator(), but throws the error.
+ * Calls try_make_svm_allocator(), and throws its error.
  *
  * @since 0.1
  */
@@ -99,7 +98,7 @@ make_svm_allocator (cl_context context, cl_uint alignment = 0, cl_bitfield flags
 #endif
 
 /**
- * The owner of a block that is a buffer.
+ * The owner of a block that has a buffer.
  *
  * @since 0.1
  */
@@ -108,24 +107,27 @@ class buffer : public block
 public:
   using block::block;
 
-  /** A block of an allocator of buffers, or of a pool over one. */
+  /** Takes over a block of an allocator of buffers, or of a pool over one. */
   explicit buffer (block &&other) noexcept : block (std::move (other)) {}
 
-  /** Another owner of the buffer. */
+  /** Makes another owner of the buffer. */
   buffer
   share () const noexcept
   {
     return buffer (block::share ());
   }
 
-  /** The buffer, as OpenCL's functions take it. It is valid as long as the block is in use. */
+  /**
+   * Gets the buffer, as OpenCL's functions take it. The buffer is valid as long as the block is in
+   * use.
+   */
   cl_mem
   handle () const noexcept
   {
     return tarn_opencl_block_get_buffer (get ());
   }
 
-  /** block::set_last_queue() for a queue of OpenCL's. */
+  /** Sets the queue that uses the block last, as block::set_last_queue() does. */
   void
   set_last_queue (cl_command_queue queue) noexcept
   {
@@ -135,9 +137,10 @@ public:
   /**
    * Makes a cl_mem of a part of a block: tarn_opencl_block_create_sub_buffer().
    *
-   * @param origin  its first byte: a multiple of CL_DEVICE_MEM_BASE_ADDR_ALIGN, which is in bits
+   * @param origin  the offset of the part's first byte: a multiple of
+   *                CL_DEVICE_MEM_BASE_ADDR_ALIGN, which is in bits
    * @param size    bytes
-   * @param flags for clCreateSubBuffer; 0: the buffer's
+   * @param flags   for clCreateSubBuffer; 0: the flags of the larger buffer
    *
    * @return (transfer full): for clReleaseMemObject()
    */
@@ -152,7 +155,7 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** As try_create_sub_buffer(), but throws the error. */
+  /** Calls try_create_sub_buffer(), and throws its error. */
   cl_mem
   create_sub_buffer (std::size_t origin, std::size_t size, cl_mem_flags flags = 0) const
   {
@@ -162,7 +165,7 @@ public:
 };
 
 /**
- * A reference on a pool of buffers.
+ * The owner of a reference to a pool of buffers.
  *
  * @since 0.1
  */
@@ -171,17 +174,17 @@ class pool : public tarn::pool
 public:
   using tarn::pool::pool;
 
-  /** A pool over an allocator of buffers. */
+  /** Takes over a reference to a pool over an allocator of buffers. */
   explicit pool (tarn::pool other) noexcept : tarn::pool (std::move (other)) {}
 
-  /** Takes a reference of its own. */
+  /** Adds a reference to the pool, and makes an owner of this reference. */
   static pool
   share (TarnPool *borrowed) noexcept
   {
     return pool (ref (borrowed));
   }
 
-  /** Makes a pool of buffers as most programs want it: tarn_opencl_pool_new(). */
+  /** Makes a pool of buffers that suits most programs: tarn_opencl_pool_new(). */
   static result<pool>
   try_make (cl_command_queue queue, cl_mem_flags flags = 0,
             const TarnPoolOptions &options = pool_options ()) noexcept
@@ -192,8 +195,7 @@ public:
   }
 
   /**
-   * Makes a pool for a device, without a queue of the program's:
-   * tarn_opencl_pool_new_for_device().
+   * Makes a pool for a device, without a queue of the program: tarn_opencl_pool_new_for_device().
    */
   static result<pool>
   try_make (cl_context context, cl_device_id device, cl_mem_flags flags = 0,
@@ -257,7 +259,8 @@ public:
 
 #if TARN_HAS_EXCEPTIONS
   /**
-   * Makes a pool of buffers as most programs want it: tarn_opencl_pool_new(). It throws the error.
+   * Makes a pool of buffers that suits most programs: tarn_opencl_pool_new(). The constructor
+   * throws the error.
    */
   explicit pool (cl_command_queue queue, cl_mem_flags flags = 0,
                  const TarnPoolOptions &options = pool_options ())
@@ -266,8 +269,8 @@ public:
   }
 
   /**
-   * Makes a pool for a device, without a queue of the program's:
-   * tarn_opencl_pool_new_for_device(). It throws the error.
+   * Makes a pool for a device, without a queue of the program: tarn_opencl_pool_new_for_device().
+   * The constructor throws the error.
    */
   pool (cl_context context, cl_device_id device, cl_mem_flags flags = 0,
         const TarnPoolOptions &options = pool_options ())
@@ -275,28 +278,28 @@ public:
   {
   }
 
-  /** As try_allocate(), but throws the error. */
+  /** Calls try_allocate(), and throws its error. */
   buffer
   allocate (std::size_t size) const
   {
     return try_allocate (size).value ();
   }
 
-  /** As try_allocate(), but throws the error. */
+  /** Calls try_allocate(), and throws its error. */
   buffer
   allocate (std::size_t size, cl_command_queue queue) const
   {
     return try_allocate (size, queue).value ();
   }
 
-  /** As try_allocate_aligned(), but throws the error. */
+  /** Calls try_allocate_aligned(), and throws its error. */
   buffer
   allocate_aligned (std::size_t size, std::size_t alignment, cl_command_queue queue = nullptr) const
   {
     return try_allocate_aligned (size, alignment, queue).value ();
   }
 
-  /** As try_allocate_timeout(), but throws the error. */
+  /** Calls try_allocate_timeout(), and throws its error. */
   buffer
   allocate_timeout (std::size_t size, std::int64_t microseconds,
                     cl_command_queue queue = nullptr) const
@@ -304,7 +307,7 @@ public:
     return try_allocate_timeout (size, microseconds, queue).value ();
   }
 
-  /** As try_allocate_copy(), but throws the error. */
+  /** Calls try_allocate_copy(), and throws its error. */
   buffer
   allocate_copy (const void *bytes, std::size_t size, cl_command_queue queue) const
   {
@@ -326,7 +329,7 @@ public:
 };
 
 /**
- * The owner of a block that is an image.
+ * The owner of a block that has an image.
  *
  * @since 0.1
  */
@@ -335,24 +338,27 @@ class image : public block
 public:
   using block::block;
 
-  /** A block of a pool of images. */
+  /** Takes over a block of a pool of images. */
   explicit image (block &&other) noexcept : block (std::move (other)) {}
 
-  /** Another owner of the image. */
+  /** Makes another owner of the image. */
   image
   share () const noexcept
   {
     return image (block::share ());
   }
 
-  /** The image, as OpenCL's functions take it. It is valid as long as the block is in use. */
+  /**
+   * Gets the image, as OpenCL's functions take it. The image is valid as long as the block is in
+   * use.
+   */
   cl_mem
   handle () const noexcept
   {
     return tarn_opencl_block_get_image (get ());
   }
 
-  /** block::set_last_queue() for a queue of OpenCL's. */
+  /** Sets the queue that uses the block last, as block::set_last_queue() does. */
   void
   set_last_queue (cl_command_queue queue) noexcept
   {
@@ -361,7 +367,7 @@ public:
 };
 
 /**
- * A reference on a pool of images.
+ * The owner of a reference to a pool of images.
  *
  * @since 0.1
  */
@@ -400,14 +406,14 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** As try_make(), but throws the error. */
+  /** Calls try_make(), and throws its error. */
   explicit image_pool (cl_command_queue queue, const tarn::pool &buffers = tarn::pool (),
                        const TarnPoolOptions &options = pool_options ())
       : image_pool (try_make (queue, buffers, options).value ())
   {
   }
 
-  /** As try_allocate(), but throws the error. */
+  /** Calls try_allocate(), and throws its error. */
   image
   allocate (const cl_image_format &format, const cl_image_desc &desc,
             cl_command_queue queue = nullptr, cl_mem_flags flags = 0) const
@@ -417,8 +423,8 @@ public:
 #endif
 
   /**
-   * Gets the pool behind a pool of images: tarn_opencl_image_pool_get_pool(). It has the counters,
-   * the limit, and the images that are held.
+   * Gets the pool behind a pool of images: tarn_opencl_image_pool_get_pool(). Use it for counters,
+   * limits and trimming.
    */
   tarn::pool
   pool () const noexcept
@@ -428,7 +434,7 @@ public:
 };
 
 /**
- * The owner of a block that is shared virtual memory.
+ * The owner of a block that has shared virtual memory.
  *
  * @since 0.1
  */
@@ -437,24 +443,24 @@ class svm : public block
 public:
   using block::block;
 
-  /** A block of an allocator of shared virtual memory, or of a pool over one. */
+  /** Takes over a block of an allocator of shared virtual memory, or of a pool over one. */
   explicit svm (block &&other) noexcept : block (std::move (other)) {}
 
-  /** Another owner of the memory. */
+  /** Makes another owner of the memory. */
   svm
   share () const noexcept
   {
     return svm (block::share ());
   }
 
-  /** The address, as clSetKernelArgSVMPointer() takes it. */
+  /** Gets the address, as clSetKernelArgSVMPointer() takes it. */
   void *
   data () const noexcept
   {
     return tarn_opencl_block_get_svm (get ());
   }
 
-  /** block::set_last_queue() for a queue of OpenCL's. */
+  /** Sets the queue that uses the block last, as block::set_last_queue() does. */
   void
   set_last_queue (cl_command_queue queue) noexcept
   {
@@ -463,7 +469,7 @@ public:
 };
 
 /**
- * A reference on a pool of shared virtual memory.
+ * The owner of a reference to a pool of shared virtual memory.
  *
  * @since 0.1
  */
@@ -472,17 +478,17 @@ class svm_pool : public tarn::pool
 public:
   using tarn::pool::pool;
 
-  /** A pool over an allocator of shared virtual memory. */
+  /** Takes over a reference to a pool over an allocator of shared virtual memory. */
   explicit svm_pool (tarn::pool other) noexcept : tarn::pool (std::move (other)) {}
 
-  /** Takes a reference of its own. */
+  /** Adds a reference to the pool, and makes an owner of this reference. */
   static svm_pool
   share (TarnPool *borrowed) noexcept
   {
     return svm_pool (ref (borrowed));
   }
 
-  /** A pool over a heap over tarn_opencl_svm_allocator_new(). */
+  /** Makes a pool over a heap over tarn_opencl_svm_allocator_new(). */
   static result<svm_pool>
   try_make (cl_context context, cl_bitfield flags = 0, cl_command_queue queue = nullptr,
             const TarnPoolOptions &options = pool_options ()) noexcept
@@ -491,14 +497,14 @@ public:
                                              options);
   }
 
-  /** As tarn::pool::try_allocate(). */
+  /** Allocates a block, as tarn::pool::try_allocate() does. */
   result<svm>
   try_allocate (std::size_t size, cl_command_queue queue = nullptr) const noexcept
   {
     return try_block<svm> (size, queue);
   }
 
-  /** As tarn::pool::try_allocate_timeout(). */
+  /** Allocates a block, and waits for memory, as tarn::pool::try_allocate_timeout() does. */
   result<svm>
   try_allocate_timeout (std::size_t size, std::int64_t microseconds,
                         cl_command_queue queue = nullptr) const noexcept
@@ -507,21 +513,21 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** As try_make(), but throws the error. */
+  /** Calls try_make(), and throws its error. */
   explicit svm_pool (cl_context context, cl_bitfield flags = 0, cl_command_queue queue = nullptr,
                      const TarnPoolOptions &options = pool_options ())
       : svm_pool (try_make (context, flags, queue, options).value ())
   {
   }
 
-  /** As try_allocate(), but throws the error. */
+  /** Calls try_allocate(), and throws its error. */
   svm
   allocate (std::size_t size, cl_command_queue queue = nullptr) const
   {
     return try_allocate (size, queue).value ();
   }
 
-  /** As try_allocate_timeout(), but throws the error. */
+  /** Calls try_allocate_timeout(), and throws its error. */
   svm
   allocate_timeout (std::size_t size, std::int64_t microseconds,
                     cl_command_queue queue = nullptr) const

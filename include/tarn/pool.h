@@ -72,16 +72,16 @@ typedef enum
   TARN_POOL_WHOLE_BUFFERS = 1 << 2,
 
   /**
-   * The pool prints a line to standard error when its last reference is gone, or at exit: its name,
-   * the text of tarn_pool_stats_to_string(), and the peaks of memory in use and of memory that the
-   * pool, or the heap below it, had from upstream. TARN_STATS=1 in the environment sets this flag
-   * for all pools.
+   * The pool prints a line to standard error when its last reference is gone, or at exit. The line
+   * has the pool's name, the text of tarn_pool_stats_to_string(), and two peaks: of memory in use,
+   * and of memory that the pool, or the heap below it, had from upstream. TARN_STATS=1 in the
+   * environment sets this flag for all pools.
    */
   TARN_POOL_PRINTS_STATS = 1 << 3
 } TarnPoolFlags;
 
 /**
- * The options of a pool, for tarn_pool_new(). They are copied.
+ * The options of a pool. tarn_pool_new() copies them.
  *
  * @since 0.1
  */
@@ -90,16 +90,16 @@ typedef struct
   gsize struct_size; /**< sizeof (TarnPoolOptions), as TARN_POOL_OPTIONS_INIT sets it */
 
   /**
-   * The number of bits after the first 1 bit of a size that select its bin: 0 to 26; 4 by default.
-   * The pool rounds a request up to the largest size of its bin, by less than
-   * 1 / 2^leading_bits_in_bin_id of its size. More bits waste less memory, but a held block fits
-   * less often.
+   * The number of bits, after the first 1 bit of a size, that select the size's bin: 0 to 26; 4 by
+   * default. The pool rounds a request up to the largest size of its bin, by less than 1 /
+   * 2^leading_bits_in_bin_id of its size. More bits waste less memory, but a held block fits less
+   * often.
    *
    * A pool over a heap ignores this. It rounds requests of up to 256 KiB up to a multiple of 512
    * bytes, or by less than 1/32 of their size if that is more. It does not round larger requests.
-   * With a limit, with hold_bytes, if threads cache nothing (thread_cache_blocks), and after memory
-   * has run out, it rounds no request. Exception: if the heap has the limit, too
-   * (TarnHeapOptions.follows_pool_limit), and the limit is at least 128 MiB, the pool rounds
+   * It rounds no request if it has a limit or hold_bytes, if threads cache nothing
+   * (thread_cache_blocks), or if memory has run out before. Exception: if the heap has the limit,
+   * too (TarnHeapOptions.follows_pool_limit), and the limit is at least 128 MiB, the pool rounds
    * requests of up to 16 KiB up to a multiple of 512 bytes, as the heap does.
    */
   guint leading_bits_in_bin_id;
@@ -147,11 +147,11 @@ typedef struct
    * The most bytes that the pool holds, including those in thread caches. The thread caches
    * together may have half of these bytes, in equal shares. If the pool holds more, it frees the
    * blocks that were held longest. It does not wait for queues: if commands of a queue still use a
-   * block, the pool frees it later. To find out whether they are done, the pool asks the driver in
-   * requests that take its lock, and when it forgets a queue, but not when a block is freed. Over a
-   * heap it asks only about memory that several queues used. If a block is freed while its queue is
-   * being captured, the pool frees the memory only after the next call that names the queue and
-   * takes the lock.
+   * block, the pool frees it later. To find out whether the commands are done, the pool asks the
+   * driver in requests that take its lock, and when it forgets a queue, but not when a block is
+   * freed. Over a heap it asks only about memory that several queues used. If a block is freed
+   * while its queue is being captured, the pool frees the memory only after the next call that
+   * names the queue and takes the lock.
    *
    * 0, the default: there is no bound, except over a heap. Over a heap the pool holds little,
    * because the heap cannot merge blocks that the pool holds:
@@ -184,10 +184,10 @@ typedef struct
 
   /**
    * The options of the heap below the pool, such as its name, the alignment of blocks, or how long
-   * it keeps idle memory. NULL, the default: all at their defaults. They are copied. The heap
-   * always follows the pool's limit. The field is for tarn_opencl_pool_new(), tarn_cuda_pool_new()
-   * and similar functions; tarn_pool_new() ignores it, and so does a pool without a heap
-   * (TARN_POOL_WHOLE_BUFFERS).
+   * it keeps idle memory. NULL, the default: all at their defaults. Tarn copies the options. The
+   * heap always follows the pool's limit. The field is for tarn_opencl_pool_new(),
+   * tarn_cuda_pool_new() and similar functions; tarn_pool_new() ignores it, and so does a pool
+   * without a heap (TARN_POOL_WHOLE_BUFFERS).
    */
   const TarnHeapOptions *heap;
 } TarnPoolOptions;
@@ -226,10 +226,10 @@ typedef struct
   gsize struct_size; /**< sizeof (TarnPoolStats), as TARN_POOL_STATS_INIT sets it */
 
   gsize held_blocks;        /**< freed blocks that the pool keeps for later requests */
-  gsize active_blocks;      /**< in use */
-  gsize managed_bytes;      /**< allocated from upstream for held and active blocks */
+  gsize active_blocks;      /**< blocks in use */
+  gsize managed_bytes;      /**< bytes allocated from upstream for held and active blocks */
   gsize active_bytes;       /**< the requested bytes of active blocks */
-  gsize held_bytes;         /**< allocated for held blocks; without what a heap below keeps */
+  gsize held_bytes;         /**< bytes of held blocks, without the memory that a heap below keeps */
   gsize peak_managed_bytes; /**< the highest managed_bytes: see tarn_pool_reset_peaks() */
   /**
    * The highest active_bytes. If several threads use the pool, this may be too small, by up to the
@@ -339,9 +339,9 @@ typedef struct
  * Makes a pool over an allocator. Directly over a deferred allocator it logs a g_message(), because
  * the pool cannot notice that memory runs out: see tarn_allocator_is_deferred().
  *
- * @param upstream  where memory comes from; the pool keeps a reference. If it is a pool, too, it
- *                  does all that tarn_pool_allocate() says for each request of this pool that
- *                  reaches it.
+ * @param upstream  the allocator from which the pool gets memory; the pool keeps a reference. If @p
+ *                  upstream is a pool, too, it serves the requests of the new pool that reach it as
+ *                  tarn_pool_allocate() says.
  * @param options   nullable: the defaults; start from TARN_POOL_OPTIONS_INIT
  * @param error     return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for an option outside its
  *                  range, or one that this version of the library does not have, or a TARN_LIMIT
@@ -364,8 +364,9 @@ TarnPool *tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options
 TarnPool *tarn_pool_ref (TarnPool *pool);
 
 /**
- * Drops a reference on a pool. With the last one, the pool returns its held blocks to the upstream
- * allocator. Blocks in use stay valid, and are returned when they are freed.
+ * Drops a reference on a pool. When the last reference is dropped, the pool returns its held blocks
+ * to the upstream allocator. Blocks in use stay valid. The pool returns each of them to upstream
+ * when the program frees it.
  *
  * @param pool  a pool; NULL is allowed. Any thread may call it.
  * @since 0.1
@@ -443,9 +444,10 @@ TarnBlock *tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queu
                                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Allocates a block whose memory is aligned. It is tarn_pool_allocate_ordered() for code that needs
- * a larger alignment than the pool's usual one, such as 4 KiB or 2 MiB. When such a block is freed,
- * the pool returns it to upstream instead of holding it. So use such blocks for long-lived data.
+ * Allocates a block whose memory is aligned. This is tarn_pool_allocate_ordered() for code that
+ * needs a larger alignment than the pool's usual one, such as 4 KiB or 2 MiB. When such a block is
+ * freed, the pool returns it to upstream instead of holding it. So use such blocks for long-lived
+ * data.
  *
  * Over a heap the block's address is a multiple of the alignment. A cl_mem has no address on the
  * host, so its offset in the larger buffer is a multiple of the alignment instead. Without a heap,
@@ -465,18 +467,19 @@ TarnBlock *tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignme
                                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Allocates a block, and waits until other threads have freed enough. It is
+ * Allocates a block, and waits until other threads have freed enough. This is
  * tarn_pool_allocate_ordered() for programs whose threads together need more memory than the device
- * has. If there is too little memory (tarn_error_is_no_memory()), the call waits, and tries again
- * each time that a block of the pool or of another pool of its reclaim group is freed, the pool's
- * limit is raised, tarn_pool_uncharge() is called, or another request fails. If a redirect function
- * has chosen another pool (tarn_pool_set_redirect_func()), the call waits in the same way for that
- * pool and its group, and only the other pool's limit counts.
+ * has. If there is too little memory (tarn_error_is_no_memory()), the call waits. It tries again
+ * after each of these events: a block of the pool, or of another pool of its reclaim group, is
+ * freed; the pool's limit is raised; tarn_pool_uncharge() is called; another request fails. If a
+ * redirect function has chosen another pool (tarn_pool_set_redirect_func()), the call waits in the
+ * same way for that pool and its group, and only the other pool's limit counts.
  *
  * The call fails without waiting if a wait is useless: if none of these pools has a block in use or
- * a charge, if @p size is more than the pool's limit, and inside reclaim functions and functions of
- * a backend. It does not notice memory that other programs or pools outside the group free. If the
- * calling thread itself uses the missing memory, the call waits until the timeout.
+ * charged bytes, or if @p size is more than the pool's limit. It also fails without waiting inside
+ * reclaim functions and functions of a backend. The call does not notice memory that other
+ * programs, or pools outside the group, free. If the calling thread itself uses the missing memory,
+ * the call waits until the timeout.
  *
  * Waiting threads do not take turns: the first request after a free may get the memory. While a
  * request waits, all requests and frees of these pools take a lock.
@@ -496,8 +499,8 @@ TarnBlock *tarn_pool_allocate_timeout (TarnPool *pool, gsize size, gpointer queu
                                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Finds the block in use that has a given handle or address. It is for programs that pass on a
- * cl_mem or an address and have no place to store the block. It takes constant time.
+ * Finds the block in use that has a given handle or address. The call is for programs that pass on
+ * a cl_mem or an address, and have no place to store the block. It takes constant time.
  *
  * @param pool    a pool with TARN_POOL_FINDABLE; without it the call is a programming error
  * @param memory  as tarn_block_get_memory() returns it. An address inside a block is not found.
@@ -508,7 +511,7 @@ TarnBlock *tarn_pool_allocate_timeout (TarnPool *pool, gsize size, gpointer queu
 TarnBlock *tarn_pool_find (TarnPool *pool, TarnMemory memory);
 
 /**
- * Frees the block in use that has a given handle or address. It is tarn_pool_find() and
+ * Frees the block in use that has a given handle or address. This is tarn_pool_find() and
  * tarn_block_free_on() in one call, for programs that have no place to store blocks.
  *
  *     tarn_pool_free_memory (pool, (TarnMemory) { .pointer = buffer }, queue, &error);
@@ -527,8 +530,8 @@ gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queu
 
 /**
  * Reserves memory in a pool. Later requests that need up to @p bytes together then need no driver
- * call. Free memory that the pool already has counts. The function does not wait until other
- * threads free memory.
+ * call. Free memory that the pool already has is a part of the reserved bytes. The function does
+ * not wait until other threads free memory.
  *
  * Over a heap the memory is the heap's, in one segment or several, and serves requests of any sizes
  * of that queue. The heap keeps it, like all unused memory, for TarnHeapOptions.idle_seconds. If it
@@ -551,8 +554,8 @@ gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queu
  *               tarn_pool_allocate_ordered(); NULL: requests that name no queue. Other queues
  *               get it when it is idle.
  * @param error  return location, or NULL: as tarn_pool_allocate_ordered(), if there is too little
- *               memory; TARN_ERROR_INVALID_ARGUMENT if a pool without a heap would not hold them:
- *               see TarnPoolOptions.hold_bytes
+ *               memory; TARN_ERROR_INVALID_ARGUMENT if a pool without a heap would not hold so many
+ *               bytes: see TarnPoolOptions.hold_bytes
  * @return TRUE, or FALSE with @p error set
  * @since 0.1
  */
@@ -563,11 +566,11 @@ gboolean tarn_pool_reserve (TarnPool *pool, gsize bytes, gpointer queue, GError 
  * use memory of the pool, held or not, and a later queue may get the same handle. The call is
  * needed only if a backend cannot keep queues alive, as on CUDA; with OpenCL, Tarn retains them. If
  * the commands are done, you may omit the call. But then other queues get memory that was freed on
- * this queue only when memory runs out, a limit is reached, or a heap below the pool has more than
- * twice as much of such memory as it should have in all. Only queues after which the heap got to
- * know 288 others count for this. The host then waits for all queues. The
- * call waits for other threads that are freeing blocks of the queue, because they may need the
- * queue.
+ * this queue only if memory runs out, if a limit is reached, or if a heap below the pool has very
+ * much of such memory: more than twice the size that the heap aims at for all its memory. For this
+ * last case, a queue counts only if 288 newer queues have come to the heap. In each case the host
+ * waits for all queues. The call waits for other threads that are freeing blocks of the queue,
+ * because they may need the queue.
  *
  * Over a heap the pool afterwards holds none of the queue's memory, except memory that other queues
  * also used, and memory of a heap that has already forgotten the queue for another pool.
@@ -595,8 +598,8 @@ gboolean tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
 void tarn_pool_free_held (TarnPool *pool);
 
 /**
- * Returns held blocks to the upstream allocator until at most @p keep_bytes are held. It begins
- * with the largest. A heap below the pool then returns segments without a block in use to the
+ * Returns held blocks to the upstream allocator until at most @p keep_bytes are held. Returns the
+ * largest blocks first. A heap below the pool then returns segments without a block in use to the
  * driver, until they and the held blocks have at most @p keep_bytes together. If several pools use
  * the heap, these may be segments that another pool used.
  *
@@ -607,9 +610,9 @@ void tarn_pool_free_held (TarnPool *pool);
 void tarn_pool_trim (TarnPool *pool, gsize keep_bytes);
 
 /**
- * Returns held blocks to the upstream allocator. From now on it returns each block when it is
- * freed. A heap below the pool returns its segments without a block in use to the driver, as for
- * tarn_pool_free_held(). It keeps the memory of blocks that are freed later for
+ * Returns held blocks to the upstream allocator. From now on the pool returns each block when the
+ * program frees it. A heap below the pool returns its segments without a block in use to the
+ * driver, as for tarn_pool_free_held(). If blocks are freed later, the heap keeps their memory for
  * TarnHeapOptions.idle_seconds, or until tarn_pool_free_held() is called.
  *
  * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
@@ -636,8 +639,8 @@ gsize tarn_pool_get_held_blocks (TarnPool *pool);
 gsize tarn_pool_get_active_blocks (TarnPool *pool);
 
 /**
- * Gets the bytes that a pool has from its upstream allocator. They are those of held blocks and of
- * blocks in use.
+ * Gets the bytes that a pool has from its upstream allocator. These are the bytes of held blocks
+ * and of blocks in use.
  *
  * @param pool  a pool; any thread may call it
  * @return bytes, exact if no other thread uses the pool meanwhile
@@ -656,8 +659,8 @@ gsize tarn_pool_get_active_bytes (TarnPool *pool);
 
 /**
  * Stores all counters of a pool as they were at one moment. In a child of fork () they are the
- * values at the fork, except ignored_frees. Those that another thread was changing at that time may
- * be wrong.
+ * values at the fork, except ignored_frees. Counters that another thread was changing at that time
+ * may be wrong.
  *
  * @param pool   a pool; any thread may call it
  * @param stats  out: start from TARN_POOL_STATS_INIT, whose struct_size says how much is filled
@@ -707,11 +710,11 @@ const gchar *tarn_pool_get_name (TarnPool *pool);
 TarnAllocator *tarn_pool_get_upstream (TarnPool *pool);
 
 /**
- * Gets a number that changes when a pool returns memory to the driver. It is for programs that keep
- * addresses longer than blocks, as a CUDA graph does. A program that makes a graph gets the number
- * before it allocates the graph's memory. As long as the number stays the same, that memory stays
- * mapped at its addresses, even if the blocks were freed. If the number has changed, the pool has
- * returned or moved some memory, and the program makes its graphs again.
+ * Gets a number that changes when a pool returns memory to the driver. The number is for programs
+ * that keep addresses longer than blocks, as a CUDA graph does. A program that makes a graph gets
+ * the number before it allocates the graph's memory. As long as the number stays the same, that
+ * memory stays mapped at its addresses, even if the blocks were freed. If the number has changed,
+ * the pool has returned or moved some memory, and the program makes its graphs again.
  *
  * Over a heap the number changes when the heap frees a segment, or moves one to other addresses.
  * All pools over the heap share the number, and a change may come from any of them. Without a heap
@@ -728,8 +731,8 @@ TarnAllocator *tarn_pool_get_upstream (TarnPool *pool);
 guint64 tarn_pool_get_generation (TarnPool *pool);
 
 /**
- * Gets the limit of a pool. tarn_pool_set_limit_bytes(), or else TarnPoolOptions, has set it, or
- * TARN_LIMIT, if that is lower.
+ * Gets the limit of a pool. This is the limit that tarn_pool_set_limit_bytes(), or else
+ * TarnPoolOptions, has set. If TARN_LIMIT sets a lower limit, the result is that lower limit.
  *
  * @param pool  a pool; any thread may call it
  * @return bytes; 0: no limit
@@ -768,7 +771,7 @@ void tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes);
  *                Written on success only.
  * @param error   return location, or NULL: the backend's, if the driver fails; TARN_ERROR_FORKED in
  *                a child of fork (); TARN_ERROR_INVALID_ARGUMENT if @p budget is not initialized
- * @return TRUE, or FALSE with @p error set. That the driver does not say something is no error.
+ * @return TRUE, or FALSE with @p error set. It is no error if the driver does not state a number.
  * @since 0.1
  */
 gboolean tarn_pool_get_budget (TarnPool *pool, TarnBudget *budget, GError **error);
@@ -826,11 +829,11 @@ gsize tarn_pool_get_charged_bytes (TarnPool *pool);
 gsize tarn_pool_get_hold_bytes (TarnPool *pool);
 
 /**
- * Sets the most bytes that a pool holds from now on. It changes TarnPoolOptions.hold_bytes. If the
- * pool holds more, it frees blocks at once: first blocks that no command uses, the oldest first. If
- * these are not enough, it frees the largest of the others, and waits for their commands as
- * tarn_pool_trim() does. The caches of all threads are emptied. After tarn_pool_stop_holding(), the
- * pool still holds nothing.
+ * Sets the most bytes that a pool holds from now on. This replaces TarnPoolOptions.hold_bytes. If
+ * the pool holds more, it frees blocks at once: first blocks that no command uses, the oldest
+ * first. If these are not enough, it frees the largest of the others, and waits for their commands
+ * as tarn_pool_trim() does. The caches of all threads are emptied. After tarn_pool_stop_holding(),
+ * the pool still holds nothing.
  *
  * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
  * @param hold_bytes  bytes. 0: no bound, except over a heap, where the pool holds little;
@@ -856,9 +859,9 @@ typedef TarnPool *(*TarnPoolRedirectFunc) (TarnPool *pool, gpointer queue, gpoin
                                            GError **error);
 
 /**
- * Sets the function that may choose another pool for a queue's requests. It is for backends with
- * separate memory for some commands, such as those of a graph. tarn_cuda_pool_begin_graph() sets
- * one, and tarn_cuda_pool_end_graph() removes it.
+ * Sets the function that may choose another pool for a queue's requests. Backends use this if some
+ * commands need separate memory, such as those of a graph. tarn_cuda_pool_begin_graph() sets one,
+ * and tarn_cuda_pool_end_graph() removes it.
  *
  * tarn_pool_allocate_ordered() and similar functions call the function before they look for memory.
  * A block from the other pool belongs to that pool: it is counted, recorded and freed there, and
@@ -893,7 +896,7 @@ void tarn_pool_set_redirect_func (TarnPool *pool, TarnPoolRedirectFunc func, gpo
 guint32 tarn_pool_bin_number (TarnPool *pool, gsize size);
 
 /**
- * Gets the size of the blocks of a bin. It is the largest size that belongs to the bin.
+ * Gets the size of the blocks of a bin. This is the largest size that belongs to the bin.
  *
  * @param pool  a pool; any thread may call it
  * @param bin   a bin's number
@@ -905,9 +908,9 @@ gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
 /**
  * A function that frees memory when a pool has run out of it. It may free blocks of @p pool or of
  * another pool. Tarn holds no lock during the call. Several threads may call it at once. Requests
- * that it makes itself call no reclaim functions. It must return. If a thread leaves it by
- * pthread_exit (), longjmp () or cancellation, the request never ends, and other threads may wait
- * for it for ever.
+ * that the function itself makes call no reclaim functions. The function must return: if a thread
+ * leaves it by pthread_exit(), longjmp() or cancellation, the request never ends, and other threads
+ * may wait for it for ever.
  *
  * @param pool       the pool that ran out
  * @param wanted     bytes that could not be allocated
@@ -955,8 +958,8 @@ gboolean tarn_pool_remove_reclaim_func (TarnPool *pool, guint id);
 typedef struct _TarnReclaimGroup TarnReclaimGroup;
 
 /**
- * Makes a group of pools that return held blocks for one another. It is for pools of one device,
- * even if they have different allocators: see tarn_pool_set_reclaim_group().
+ * Makes a group of pools that return held blocks for one another. Put pools of one device into a
+ * group, even if they have different allocators: see tarn_pool_set_reclaim_group().
  *
  * @return (transfer full): a group without pools, which any thread may use
  * @since 0.1
@@ -983,12 +986,13 @@ void tarn_reclaim_group_unref (TarnReclaimGroup *group);
 /**
  * Puts a pool in a reclaim group, and removes it from its previous one. When a pool has run out of
  * memory and holds no blocks, the other pools of its group return held blocks, until the request
- * succeeds or no pool holds a block. The pool that holds most bytes begins, with its largest
- * blocks. Reclaim functions of other pools are not called. Each pool keeps its own limit.
+ * succeeds or no pool holds a block. The pool that holds most bytes returns blocks first, the
+ * largest ones first. Reclaim functions of other pools are not called. Each pool keeps its own
+ * limit.
  *
- * Put pools in one group if another pool can use the memory that one returns. For example, put
- * pools of OpenCL buffers, shared virtual memory and CUDA's device memory of one GPU in one group.
- * A pool leaves its group when its last reference is dropped.
+ * Put pools in one group if each can use the memory that the others return. For example, put pools
+ * of OpenCL buffers, shared virtual memory and CUDA's device memory of one GPU in one group. A pool
+ * leaves its group when its last reference is dropped.
  *
  * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
  * @param group  nullable: NULL: no group from now on; the pool keeps a reference

@@ -24,7 +24,7 @@ typedef struct
   const gchar *vendor;  /**< the vendor that the driver states */
   const gchar *uuid;    /**< nullable; such as "GPU-9f2c5c3a-..." */
   const gchar *pci;     /**< nullable; such as "0000:65:00.0" */
-  gpointer reserved[4]; /**< for later: NULL */
+  gpointer reserved[4]; /**< for later versions: NULL */
 } TarnSelectionDevice;
 
 /**
@@ -42,7 +42,7 @@ typedef struct
   /** The kind: "opencl" or NULL, "cuda", or a kind of another backend: see
    * tarn_selection_add_kind(). */
   const gchar *kind;
-  gpointer reserved[4]; /**< for later: NULL */
+  gpointer reserved[4]; /**< for later versions: NULL */
 } TarnSelectionPlatform;
 
 /**
@@ -132,9 +132,9 @@ void tarn_selection_add_kind (const gchar *kind);
 gchar *tarn_selection_format_uuid (const guint8 *bytes) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Makes a text that chooses one device. The text stays right when devices are added or removed: it
- * names the platform, and the device's UUID, PCI address or name, whichever first tells it from all
- * others. It has an index only if nothing else does.
+ * Makes a text that chooses one device. The text still chooses this device after other devices were
+ * added or removed. It names the platform, and the first of these properties that no other device
+ * has: the UUID, the PCI address, the name. If there is none, the text has the device's index.
  *
  * @param platforms    the platforms; not kept
  * @param n_platforms  the number of platforms

@@ -43,8 +43,8 @@ gboolean tarn_snapshot_write (const gchar *path, GError **error);
 /**
  * Makes the library handle a signal by writing snapshots. Whenever the process receives the signal,
  * a thread of the library writes one, as tarn_snapshot_write() does. From this call on, blocks are
- * traced. The library handles one signal at a time: it releases the signal of an earlier call,
- * unless the new one is invalid. If it cannot write a file, it logs a g_message().
+ * traced. The library handles one signal at a time: unless the new signal is invalid, the library
+ * releases the signal of an earlier call. If it cannot write a file, it logs a g_message().
  *
  * @param number  a signal that has no handler, such as SIGUSR2; ignored if @p path is NULL
  * @param path    the file: %p is the process ID, %n the number of the snapshot, from 1 on. NULL:

@@ -16,7 +16,7 @@
  * - tarn/cuda.hpp: CUDA's device memory and page-locked memory
  * - tarn/memory-resource.hpp: containers of the standard library in memory that a device can use
  * - tarn/cuda-resource.hpp: a memory resource for libraries over NVIDIA's CCCL
- * - tarn/thrust.hpp: vectors of Thrust's
+ * - tarn/thrust.hpp: vectors of Thrust
  */
 
 #ifndef TARN_TARN_HPP
@@ -33,7 +33,9 @@
 #include <variant>
 
 #if defined(__cpp_exceptions)
-/** 1 if the compiler has exceptions, so that the functions that throw are there; otherwise 0. */
+/**
+ * 1 if the compiler has exceptions, so that this header has the functions that throw; otherwise 0.
+ */
 #define TARN_HAS_EXCEPTIONS 1
 #else
 #define TARN_HAS_EXCEPTIONS 0
@@ -44,8 +46,8 @@ namespace tarn
 {
 
 /**
- * An error of Tarn's or of a driver's: a GError that C++ owns. It can be copied and thrown. After
- * it was moved from, its what() is empty.
+ * An error of Tarn or of a driver: a class that owns a GError. It can be copied and thrown. After
+ * its contents were moved to another object, what() is empty.
  *
  * @since 0.1
  */
@@ -58,7 +60,7 @@ public:
   /** Copies the error. */
   error (const error &other) noexcept : std::exception (other), m_error (copy (other.m_error)) {}
 
-  /** Takes over the error of another. */
+  /** Takes over the contents of another error. */
   error (error &&other) noexcept : std::exception (other),
                                    m_error (std::exchange (other.m_error, nullptr))
   {
@@ -75,28 +77,30 @@ public:
   /** Frees the error. */
   ~error () override { g_clear_error (&m_error); }
 
-  /** The message, which names the call that failed and its status. */
+  /** Gets the message, which names the call that failed and its status. */
   const char *
   what () const noexcept override
   {
     return m_error != nullptr ? m_error->message : "";
   }
 
-  /** TARN_ERROR, or a driver's: TARN_OPENCL_ERROR, TARN_CUDA_ERROR. */
+  /**
+   * Gets the domain: TARN_ERROR, or a driver's domain such as TARN_OPENCL_ERROR or TARN_CUDA_ERROR.
+   */
   GQuark
   domain () const noexcept
   {
     return m_error != nullptr ? m_error->domain : 0;
   }
 
-  /** A TarnError, or the driver's status: a cl_int, a CUresult. */
+  /** Gets the code: a TarnError, or the driver's status (a cl_int, a CUresult). */
   int
   code () const noexcept
   {
     return m_error != nullptr ? m_error->code : 0;
   }
 
-  /** Tells whether domain() and code() are these. */
+  /** Tells whether the error has this domain and this code. */
   bool
   matches (GQuark domain, int code) const noexcept
   {
@@ -105,7 +109,8 @@ public:
 
   /**
    * Tells whether there is too little memory, in the device or within a limit, as
-   * tarn_error_is_no_memory() does. A program that frees some, or asks for less, may succeed then.
+   * tarn_error_is_no_memory() does. If so, the program may succeed after it has freed memory, or
+   * with a smaller request.
    */
   bool
   is_no_memory () const noexcept
@@ -113,7 +118,7 @@ public:
     return tarn_error_is_no_memory (m_error) != FALSE;
   }
 
-  /** (transfer none): the error as C has it. */
+  /** Gets the GError, for functions of C (transfer none). */
   const GError *
   get () const noexcept
   {
@@ -131,17 +136,17 @@ private:
 };
 
 /**
- * The exception for an error of which error::is_no_memory() is true.
+ * The exception for an error whose error::is_no_memory() is true.
  *
  * @since 0.1
  */
 class out_of_memory : public std::bad_alloc
 {
 public:
-  /** Takes over the error that says why. */
+  /** Takes over the error with the reason. */
   explicit out_of_memory (error reason) noexcept : m_reason (std::move (reason)) {}
 
-  /** The error's message. */
+  /** Gets the error's message. */
   const char *
   what () const noexcept override
   {
@@ -161,7 +166,7 @@ private:
 
 #if TARN_HAS_EXCEPTIONS
 /**
- * Throws out_of_memory if error::is_no_memory() is true, and otherwise the error itself.
+ * Throws out_of_memory if error::is_no_memory() is true; otherwise throws the error itself.
  *
  * @since 0.1
  */
@@ -175,8 +180,8 @@ throw_error (error reason)
 #endif
 
 /**
- * A value, or the error that explains why there is none, like std::expected of C++23. Use the value
- * only if there is one.
+ * A value, or an error that explains why there is no value, like std::expected of C++23. Use the
+ * value only if there is one.
  *
  * @tparam T  the value's type
  *
@@ -201,7 +206,7 @@ public:
   /** Tells whether there is a value. */
   explicit operator bool () const noexcept { return has_value (); }
 
-  /** The value: there is one. */
+  /** Gets the value. Call this only if there is a value. */
   T &
       operator* ()
       & noexcept
@@ -209,14 +214,14 @@ public:
     return *std::get_if<0> (&m_state);
   }
 
-  /** The value: there is one. */
+  /** Gets the value. Call this only if there is a value. */
   const T &
   operator* () const &noexcept
   {
     return *std::get_if<0> (&m_state);
   }
 
-  /** The value, to be moved from: there is one. */
+  /** Gets the value, which the caller may move away. Call this only if there is a value. */
   T &&
       operator* ()
       && noexcept
@@ -224,21 +229,21 @@ public:
     return std::move (*std::get_if<0> (&m_state));
   }
 
-  /** The value: there is one. */
+  /** Gets the value. Call this only if there is a value. */
   T *
   operator->() noexcept
   {
     return std::get_if<0> (&m_state);
   }
 
-  /** The value: there is one. */
+  /** Gets the value. Call this only if there is a value. */
   const T *
   operator->() const noexcept
   {
     return std::get_if<0> (&m_state);
   }
 
-  /** The error: there is no value. */
+  /** Gets the error. Call this only if there is no value. */
   const tarn::error &
   error () const noexcept
   {
@@ -246,7 +251,7 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** The value; throws where there is none. */
+  /** Gets the value, or throws the error if there is no value. */
   T &
   value () &
   {
@@ -255,7 +260,7 @@ public:
     return **this;
   }
 
-  /** The value, to be moved from; throws where there is none. */
+  /** Gets the value, which the caller may move away, or throws the error if there is no value. */
   T &&
   value () &&
   {
@@ -283,17 +288,17 @@ public:
   /** An error. */
   result (tarn::error reason) noexcept : m_error (std::move (reason)) {}
 
-  /** Tells whether it succeeded. */
+  /** Tells whether the function succeeded. */
   bool
   has_value () const noexcept
   {
     return m_error.get () == nullptr;
   }
 
-  /** Tells whether it succeeded. */
+  /** Tells whether the function succeeded. */
   explicit operator bool () const noexcept { return has_value (); }
 
-  /** The error: it did not succeed. */
+  /** Gets the error. Call this only if the function did not succeed. */
   const tarn::error &
   error () const noexcept
   {
@@ -301,7 +306,7 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** Throws unless it succeeded. */
+  /** Throws the error if the function did not succeed. */
   void
   value ()
   {
@@ -311,7 +316,7 @@ public:
 #endif
 
 private:
-  tarn::error m_error{ nullptr }; /* none: it succeeded */
+  tarn::error m_error{ nullptr }; /* owns no GError after success */
 };
 
 /**
@@ -324,16 +329,16 @@ memory_at (void *pointer) noexcept
 {
   TarnMemory memory;
 
-  memory.address = 0; /* all of it, where a pointer has half of its bytes */
+  memory.address = 0; /* sets all 8 bytes; a pointer may have only 4 */
   memory.pointer = pointer;
   return memory;
 }
 
-/** The headers of Tarn use this. Programs use the members of counted only, which pools inherit. */
+/** For use by Tarn's headers. Programs use only the members of counted, which pools inherit. */
 namespace detail
 {
 
-/* Where a function of C stores its error. */
+/* The place where a function of C stores its error. */
 class error_slot
 {
 public:
@@ -348,7 +353,8 @@ public:
     return &m_error;
   }
 
-  /* The error that a function of C set, or one for a mistake that the function only logged. */
+  /* Returns the error that a function of C has set. If the function has only logged a mistake,
+   * makes an error. */
   error
   take () noexcept
   {
@@ -358,7 +364,8 @@ public:
     return error (std::exchange (m_error, nullptr));
   }
 
-  /* A reference or block that a function of C returned, or the error that it set instead. */
+  /* Makes the owner of a reference or block that a function of C has returned. If that is NULL,
+   * returns the error that the function has set. */
   template <typename Owner, typename T>
   result<Owner>
   owner_of (T *made) noexcept
@@ -381,12 +388,12 @@ private:
 };
 
 /**
- * The owner of one reference of an object of C. Each copy owns a reference of its own. An empty one
- * owns nothing.
+ * The owner of one reference to an object of C. Each copy of an owner has a reference of its own.
+ * An empty owner has no reference.
  *
  * @tparam T      the object's type
- * @tparam Ref    adds a reference
- * @tparam Unref  releases one
+ * @tparam Ref    adds a reference to the object
+ * @tparam Unref  releases a reference to the object
  *
  * @since 0.1
  */
@@ -402,10 +409,10 @@ public:
   /** Adds a reference for the copy. */
   counted (const counted &other) noexcept : m_object (ref (other.m_object)) {}
 
-  /** Takes over the reference of another, which owns nothing afterwards. */
+  /** Takes over the reference of another owner, which is empty afterwards. */
   counted (counted &&other) noexcept : m_object (std::exchange (other.m_object, nullptr)) {}
 
-  /** Releases the reference, and adds one to the other's object. */
+  /** Releases the reference, and adds a reference to the object of another owner. */
   counted &
   operator= (const counted &other) noexcept
   {
@@ -415,7 +422,7 @@ public:
     return *this;
   }
 
-  /** Releases the reference, and takes over that of another, which owns nothing afterwards. */
+  /** Releases the reference, and takes over that of another owner, which is empty afterwards. */
   counted &
   operator= (counted &&other) noexcept
   {
@@ -432,45 +439,45 @@ public:
       Unref (m_object);
   }
 
-  /** (transfer none): the object, for functions of C. */
+  /** Gets the object, for functions of C (transfer none). */
   T *
   get () const noexcept
   {
     return m_object;
   }
 
-  /** (transfer full): the object; this owns nothing afterwards. */
+  /** Gets the object with the reference (transfer full). This owner is empty afterwards. */
   T *
   release () noexcept
   {
     return std::exchange (m_object, nullptr);
   }
 
-  /** Releases the reference; this owns nothing afterwards. */
+  /** Releases the reference. This owner is empty afterwards. */
   void
   reset () noexcept
   {
     counted ().swap (*this);
   }
 
-  /** Tells whether it owns anything. */
+  /** Tells whether this owner has a reference. */
   explicit operator bool () const noexcept { return m_object != nullptr; }
 
-  /** Exchanges the references of two. */
+  /** Exchanges the references of two owners. */
   void
   swap (counted &other) noexcept
   {
     std::swap (m_object, other.m_object);
   }
 
-  /** Tells whether both own references of the same object, or nothing. */
+  /** Tells whether two owners have references to the same object, or are both empty. */
   friend bool
   operator== (const counted &a, const counted &b) noexcept
   {
     return a.m_object == b.m_object;
   }
 
-  /** Tells whether they own references of different objects. */
+  /** Tells whether two owners do not have references to the same object. */
   friend bool
   operator!= (const counted &a, const counted &b) noexcept
   {
@@ -492,8 +499,8 @@ private:
 } // namespace detail
 
 /**
- * The owner of a block: its destructor frees the block. It can be moved; share() makes another
- * owner.
+ * The owner of a block. Its destructor frees the block. An owner can be moved; share() makes
+ * another owner of the same block.
  *
  * @since 0.1
  */
@@ -506,14 +513,14 @@ public:
   /** Takes over a block, as functions of C return it. */
   explicit block (TarnBlock *taken) noexcept : m_block (taken) {}
 
-  /** Takes over the block of another, which owns nothing afterwards. */
+  /** Takes over the block of another owner, which owns nothing afterwards. */
   block (block &&other) noexcept : m_block (std::exchange (other.m_block, nullptr)),
                                    m_free_on (std::exchange (other.m_free_on, nullptr)),
                                    m_queue (std::exchange (other.m_queue, nullptr))
   {
   }
 
-  /** Frees the block, if there is one, and takes over that of another. */
+  /** Frees the block, if there is one, and takes over the block of another owner. */
   block &
   operator= (block &&other) noexcept
   {
@@ -523,7 +530,7 @@ public:
     return *this;
   }
 
-  /** Frees the block, if there is one: on the queue of set_last_queue(). */
+  /** Frees the block, if there is one, on the queue of set_last_queue(). */
   ~block ()
   {
     if (m_free_on != nullptr)
@@ -532,7 +539,7 @@ public:
       tarn_block_free (m_block);
   }
 
-  /** Makes another owner of the block. The last owner frees its memory. */
+  /** Makes another owner of the block. The last owner frees the block's memory. */
   block
   share () const noexcept
   {
@@ -544,10 +551,10 @@ public:
 
   /**
    * Sets the queue that uses the block last. The destructor, or reset(), then frees the block on
-   * this queue, as tarn_block_free_on() does. Without this call, it frees a block on the queue for
-   * which the block was allocated.
+   * this queue, as tarn_block_free_on() does. Without this call, the block is freed on the queue
+   * for which it was allocated.
    *
-   * @param queue  lives until the block is freed; NULL: the queue is not known
+   * @param queue  the queue, alive until the block is freed; NULL: the queue is not known
    */
   void
   set_last_queue (void *queue) noexcept
@@ -555,21 +562,21 @@ public:
     set_free_on (queue != nullptr ? tarn_block_free_on : nullptr, queue);
   }
 
-  /** Frees the block, if there is one. This owns nothing afterwards. */
+  /** Frees the block, if there is one. This owner has no block afterwards. */
   void
   reset () noexcept
   {
     block ().swap (*this);
   }
 
-  /** (transfer none): the block, for functions of C. */
+  /** Gets the block, for functions of C (transfer none). */
   TarnBlock *
   get () const noexcept
   {
     return m_block;
   }
 
-  /** (transfer full): the block; this owns nothing afterwards. */
+  /** Gets the block (transfer full). This owner has no block afterwards. */
   TarnBlock *
   release () noexcept
   {
@@ -577,24 +584,26 @@ public:
     return std::exchange (m_block, nullptr);
   }
 
-  /** Tells whether it owns a block. */
+  /** Tells whether this owner has a block. */
   explicit operator bool () const noexcept { return m_block != nullptr; }
 
-  /** The driver's handle or address. */
+  /** Gets the memory: the driver's handle or address. */
   TarnMemory
   memory () const noexcept
   {
     return tarn_block_get_memory (m_block);
   }
 
-  /** Bytes that were asked for. */
+  /** Gets the number of bytes that the program requested. */
   std::size_t
   size () const noexcept
   {
     return tarn_block_get_size (m_block);
   }
 
-  /** Bytes that the block has: size() or more, and all of them may be used. */
+  /**
+   * Gets the number of bytes that the block has: at least size(). The program may use all of them.
+   */
   std::size_t
   alloc_size () const noexcept
   {
@@ -629,21 +638,21 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** As try_record_use(), but throws the error. */
+  /** Calls try_record_use(), and throws its error. */
   void
   record_use (void *queue)
   {
     try_record_use (queue).value ();
   }
 
-  /** As try_move_to(), but throws the error. */
+  /** Calls try_move_to(), and throws its error. */
   void
   move_to (void *queue)
   {
     try_move_to (queue).value ();
   }
 
-  /** As try_wait(), but throws the error. */
+  /** Calls try_wait(), and throws its error. */
   void
   wait ()
   {
@@ -661,10 +670,10 @@ public:
   }
 
 protected:
-  /** Frees a block on a queue. */
+  /** The type of a function that frees a block on a queue. */
   using free_on_func = void (*) (TarnBlock *block, void *queue);
 
-  /** Chooses what frees the block: @p func with @p queue, or tarn_block_free() if it is NULL. */
+  /** Sets the function that frees the block, and its argument @p queue. NULL: tarn_block_free(). */
   void
   set_free_on (free_on_func func, void *queue) noexcept
   {
@@ -674,12 +683,12 @@ protected:
 
 private:
   TarnBlock *m_block = nullptr;
-  free_on_func m_free_on = nullptr; /* NULL: its queue is the one it was allocated for, if any */
-  void *m_queue = nullptr;          /* for m_free_on */
+  free_on_func m_free_on = nullptr; /* NULL: tarn_block_free() */
+  void *m_queue = nullptr;          /* an argument of m_free_on */
 };
 
 /**
- * A reference on an allocator.
+ * The owner of a reference to an allocator.
  *
  * @since 0.1
  */
@@ -688,7 +697,7 @@ class allocator : public detail::counted<TarnAllocator, tarn_allocator_ref, tarn
 public:
   using counted::counted;
 
-  /** Takes a reference of its own. */
+  /** Adds a reference, and makes an owner of this reference. */
   static allocator
   share (TarnAllocator *borrowed) noexcept
   {
@@ -712,7 +721,7 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** As try_allocate(), but throws the error. */
+  /** Calls try_allocate(), and throws its error. */
   block
   allocate (std::size_t size) const
   {
@@ -722,29 +731,29 @@ public:
 };
 
 /**
- * TarnHeapOptions, which begin with the defaults.
+ * TarnHeapOptions, which have their default values at first.
  *
  * @since 0.1
  */
 struct heap_options : TarnHeapOptions
 {
-  /** As TARN_HEAP_OPTIONS_INIT. */
+  /** Sets the defaults: TARN_HEAP_OPTIONS_INIT. */
   heap_options () noexcept : TarnHeapOptions TARN_HEAP_OPTIONS_INIT {}
 };
 
 /**
- * TarnPoolOptions, which begin with the defaults.
+ * TarnPoolOptions, which have their default values at first.
  *
  * @since 0.1
  */
 struct pool_options : TarnPoolOptions
 {
-  /** As TARN_POOL_OPTIONS_INIT. */
+  /** Sets the defaults: TARN_POOL_OPTIONS_INIT. */
   pool_options () noexcept : TarnPoolOptions TARN_POOL_OPTIONS_INIT {}
 };
 
 /**
- * Makes an allocator that suballocates another's memory: tarn_heap_allocator_new().
+ * Makes a heap over an allocator: tarn_heap_allocator_new().
  *
  * @since 0.1
  */
@@ -759,7 +768,7 @@ try_make_heap (const allocator &upstream, const TarnHeapOptions &options = heap_
 
 #if TARN_HAS_EXCEPTIONS
 /**
- * As try_make_heap(), but throws the error.
+ * Calls try_make_heap(), and throws its error.
  *
  * @since 0.1
  */
@@ -771,7 +780,7 @@ make_heap (const allocator &upstream, const TarnHeapOptions &options = heap_opti
 #endif
 
 /**
- * A reference on a group of pools that return cached blocks to the driver when one of them runs out
+ * The owner of a reference to a group of pools, which return held blocks when one of them runs out
  * of memory.
  *
  * @since 0.1
@@ -787,7 +796,7 @@ public:
 };
 
 /**
- * A reference on a pool. A block may outlive it.
+ * The owner of a reference to a pool. A block may outlive the owner.
  *
  * @since 0.1
  */
@@ -796,7 +805,7 @@ class pool : public detail::counted<TarnPool, tarn_pool_ref, tarn_pool_unref>
 public:
   using counted::counted;
 
-  /** Takes a reference of its own. */
+  /** Adds a reference, and makes an owner of this reference. */
   static pool
   share (TarnPool *borrowed) noexcept
   {
@@ -845,8 +854,8 @@ public:
   }
 
   /**
-   * Frees the block in use that has a piece of memory: tarn_pool_free_memory(). The pool has
-   * TARN_POOL_FINDABLE.
+   * Frees the block in use that has a given handle or address: tarn_pool_free_memory(). The pool
+   * must have TARN_POOL_FINDABLE.
    */
   result<void>
   try_free_memory (TarnMemory memory, void *queue = nullptr) const noexcept
@@ -857,34 +866,34 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** As try_make(), but throws the error. */
+  /** Calls try_make(), and throws its error. */
   explicit pool (const allocator &upstream, const TarnPoolOptions &options = pool_options ())
       : pool (try_make (upstream, options).value ())
   {
   }
 
-  /** As try_allocate(), but throws the error. */
+  /** Calls try_allocate(), and throws its error. */
   block
   allocate (std::size_t size, void *queue = nullptr) const
   {
     return try_allocate (size, queue).value ();
   }
 
-  /** As try_allocate_aligned(), but throws the error. */
+  /** Calls try_allocate_aligned(), and throws its error. */
   block
   allocate_aligned (std::size_t size, std::size_t alignment, void *queue = nullptr) const
   {
     return try_allocate_aligned (size, alignment, queue).value ();
   }
 
-  /** As try_allocate_timeout(), but throws the error. */
+  /** Calls try_allocate_timeout(), and throws its error. */
   block
   allocate_timeout (std::size_t size, std::int64_t microseconds, void *queue = nullptr) const
   {
     return try_allocate_timeout (size, microseconds, queue).value ();
   }
 
-  /** As try_free_memory(), but throws the error. */
+  /** Calls try_free_memory(), and throws its error. */
   void
   free_memory (TarnMemory memory, void *queue = nullptr) const
   {
@@ -920,8 +929,8 @@ public:
   }
 
   /**
-   * Returns held blocks to the upstream allocator: tarn_pool_stop_holding(). From now on it
-   * returns each block when it is freed.
+   * Returns held blocks to the upstream allocator: tarn_pool_stop_holding(). From now on the pool
+   * returns each block when the program frees it.
    */
   void
   stop_holding () const noexcept
@@ -929,10 +938,7 @@ public:
     tarn_pool_stop_holding (get ());
   }
 
-  /**
-   * Reserves memory in a pool: tarn_pool_reserve(). Afterwards there is memory for that many bytes
-   * of requests.
-   */
+  /** Reserves memory in a pool: tarn_pool_reserve(). */
   result<void>
   try_reserve (std::size_t bytes, void *queue = nullptr) const noexcept
   {
@@ -942,7 +948,7 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** As try_reserve(), but throws the error. */
+  /** Calls try_reserve(), and throws its error. */
   void
   reserve (std::size_t bytes, void *queue = nullptr) const
   {
@@ -973,8 +979,7 @@ public:
   }
 
   /**
-   * Counts memory that the program takes beside a pool within the pool's limit:
-   * tarn_pool_charge().
+   * Charges memory that the program allocates itself to a pool's limit: tarn_pool_charge().
    */
   result<void>
   try_charge (std::size_t bytes) const noexcept
@@ -984,7 +989,7 @@ public:
     return error.success_if (tarn_pool_charge (get (), bytes, error.out ()));
   }
 
-  /** Takes back what tarn_pool_charge() counted: tarn_pool_uncharge(). */
+  /** Subtracts bytes from the charged ones: tarn_pool_uncharge(). */
   void
   uncharge (std::size_t bytes) const noexcept
   {
@@ -992,14 +997,14 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** As try_get_budget(), but throws the error. */
+  /** Calls try_get_budget(), and throws its error. */
   TarnBudget
   get_budget () const
   {
     return try_get_budget ().value ();
   }
 
-  /** As try_charge(), but throws the error. */
+  /** Calls try_charge(), and throws its error. */
   void
   charge (std::size_t bytes) const
   {
@@ -1007,7 +1012,7 @@ public:
   }
 #endif
 
-  /** Gets the most bytes that a pool is to hold: tarn_pool_get_hold_bytes(). */
+  /** Gets the most bytes that a pool holds: tarn_pool_get_hold_bytes(). */
   std::size_t
   hold_bytes () const noexcept
   {
@@ -1021,14 +1026,14 @@ public:
     tarn_pool_set_hold_bytes (get (), bytes);
   }
 
-  /** Gets the most bytes that a pool is to manage: tarn_pool_get_limit_bytes(). */
+  /** Gets the limit of a pool: tarn_pool_get_limit_bytes(). */
   std::size_t
   limit_bytes () const noexcept
   {
     return tarn_pool_get_limit_bytes (get ());
   }
 
-  /** Sets the most bytes that a pool may manage from now on: tarn_pool_set_limit_bytes(). */
+  /** Sets the limit of a pool: tarn_pool_set_limit_bytes(). */
   void
   set_limit_bytes (std::size_t bytes) const noexcept
   {
@@ -1036,8 +1041,8 @@ public:
   }
 
   /**
-   * Puts a pool in a reclaim group, in place of the one it was in: tarn_pool_set_reclaim_group().
-   * An empty group: the pool is in none afterwards.
+   * Puts a pool in a reclaim group, and removes it from its previous one:
+   * tarn_pool_set_reclaim_group(). If @p group is empty, the pool is in no group afterwards.
    */
   void
   set_reclaim_group (const reclaim_group &group) const noexcept
@@ -1046,14 +1051,16 @@ public:
   }
 
   /**
-   * Adds a function that is asked to free memory when memory has run out:
-   * tarn_pool_add_reclaim_func(). @p function is called with the bytes that are wanted, and returns
-   * whether it freed anything. Any thread may call it. One that throws ends the program. It
-   * must not own the pool, or neither is ever released.
+   * Adds a function that frees memory when a pool has run out of it: tarn_pool_add_reclaim_func().
+   * The pool passes to @p function the number of bytes that could not be allocated. The function
+   * returns true if it freed something. Any thread that allocates may call the function. An
+   * exception that leaves the function ends the program. The function must not own a reference to
+   * the pool, because then neither is ever released.
    *
-   * @param function  a copy of it lives until remove_reclaim(), or as long as the pool
+   * @param function  the function; the pool keeps a copy until remove_reclaim(), or as long as the
+   *                  pool exists
    *
-   * @return the number that remove_reclaim() takes
+   * @return the function's number, for remove_reclaim()
    */
   template <typename Function>
   unsigned
@@ -1078,7 +1085,7 @@ public:
   }
 
 protected:
-  /** try_allocate() for a kind of block. */
+  /** Allocates a block as try_allocate() does, and returns it as a Block, such as a buffer. */
   template <typename Block>
   result<Block>
   try_block (std::size_t size, void *queue) const noexcept
@@ -1090,7 +1097,9 @@ protected:
                          : tarn_pool_allocate (get (), size, error.out ()));
   }
 
-  /** try_allocate_timeout() for a kind of block. */
+  /**
+   * Allocates a block as try_allocate_timeout() does, and returns it as a Block, such as a buffer.
+   */
   template <typename Block>
   result<Block>
   try_block_timeout (std::size_t size, std::int64_t microseconds, void *queue) const noexcept
@@ -1106,18 +1115,20 @@ protected:
 namespace detail
 {
 
-/* Fails for a pool that finds no blocks by their memory. */
+/* Returns an error if a pool finds no blocks by their memory (TARN_POOL_FINDABLE). */
 inline result<void>
 check_findable (const pool &pool) noexcept
 {
-  result<void> freed = pool.try_free_memory (memory_at (nullptr)); /* no block has that memory */
+  /* no block has NULL as its memory */
+  result<void> freed = pool.try_free_memory (memory_at (nullptr));
 
   if (pool && !freed && freed.error ().matches (TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT))
     return {};
   return freed;
 }
 
-/* Frees the block that has a piece of memory; that there is none is a mistake of the program's. */
+/* Frees the block that has the given memory. If there is no such block, logs a critical message,
+ * because this is a mistake of the program. */
 inline void
 free_memory (const pool &pool, TarnMemory memory) noexcept
 {
@@ -1127,7 +1138,7 @@ free_memory (const pool &pool, TarnMemory memory) noexcept
     g_critical ("Tarn: %s", freed.error ().what ());
 }
 
-/* Throws where that is possible, and ends the program where it is not. */
+/* Throws an error. Ends the program instead if the compiler has no exceptions. */
 [[noreturn]] inline void
 fail (const error &reason)
 {
@@ -1138,7 +1149,7 @@ fail (const error &reason)
 #endif
 }
 
-/* A pool over a heap over an allocator, if there is that one. */
+/* Makes a pool over a heap over @upstream, or returns the error if @upstream is one. */
 template <typename Pool>
 result<Pool>
 pool_over_heap (result<allocator> upstream, const TarnPoolOptions &options) noexcept

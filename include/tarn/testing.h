@@ -97,7 +97,8 @@ void tarn_testing_device_set_budget (TarnTestingDevice *device, guint64 bytes);
 void tarn_testing_device_set_max_size (TarnTestingDevice *device, gsize size);
 
 /**
- * Sets the reclaim function of a device's allocators. It is called when a request finds no room.
+ * Sets the reclaim function of a device's allocators. The allocators call it when a request finds
+ * no room.
  *
  * @param device     the device; set the function before other threads use the device
  * @param func       a function; NULL, the default: nothing is freed
@@ -108,8 +109,8 @@ void tarn_testing_device_set_reclaim (TarnTestingDevice *device, TarnTestingRecl
                                       gpointer user_data);
 
 /**
- * Sets a hook that each free runs first. The device's lock is not held then, and the memory still
- * counts as in use.
+ * Sets a hook that each free runs first. The hook may use the device: the free does not hold the
+ * device's lock meanwhile, and its memory still counts as in use.
  *
  * @param device     the device; set the hook before other threads use the device
  * @param func       a hook; NULL, the default: none
@@ -132,8 +133,8 @@ void tarn_testing_device_fail (TarnTestingDevice *device, guint nth, gboolean fo
 
 /**
  * Makes a share of all allocations fail. Their error is #TARN_ERROR_OUT_OF_MEMORY. The device
- * chooses them at random. The same ones fail again in each run with the same seed of g_test, or in
- * a program without g_test.
+ * chooses the allocations at random. In each run with the same seed of g_test, or without g_test,
+ * the same allocations fail.
  *
  * @param device  the device; any thread may call it
  * @param share   from 0, the default: none, to 1: all
@@ -142,8 +143,8 @@ void tarn_testing_device_fail (TarnTestingDevice *device, guint nth, gboolean fo
 void tarn_testing_device_fail_share (TarnTestingDevice *device, gdouble share);
 
 /**
- * Tells whether an allocation has failed on request. It looks at the time since the last call of
- * tarn_testing_device_fail() or tarn_testing_device_fail_share().
+ * Tells whether an allocation has failed on request. Only failures since the last call of
+ * tarn_testing_device_fail() or tarn_testing_device_fail_share() count.
  *
  * @param device  the device; any thread may call it
  * @return TRUE if one has failed
@@ -400,8 +401,8 @@ void tarn_testing_queue_put (TarnTestingQueues *queues, gpointer queue, TarnMemo
 
 /**
  * Makes a queue wait for another one. Later commands on the queue come after the commands that are
- * on the other queue now. A program orders its own queues like this, and the library does not learn
- * of it.
+ * on the other queue now. A program can order its own queues like this, without the library's
+ * knowledge.
  *
  * @param queues  the queues; any thread may call it
  * @param queue   the queue that waits
@@ -446,7 +447,7 @@ guint tarn_testing_queue_get_pending (TarnTestingQueues *queues, gpointer queue)
  * this way.
  *
  * @param queues  the queues; any thread may call it
- * @param queue   a queue; NULL, the default: no command does
+ * @param queue   a queue; NULL, the default: no command writes to new memory
  * @since 0.1
  */
 void tarn_testing_queues_set_fresh (TarnTestingQueues *queues, gpointer queue);
@@ -688,8 +689,8 @@ void tarn_testing_pages_set_hook (TarnTestingPages *pages, TarnTestingHook func,
 void tarn_testing_pages_fail (TarnTestingPages *pages, guint nth, gboolean for_ever);
 
 /**
- * Tells whether a call has failed on request. It looks at the time since the last
- * tarn_testing_pages_fail().
+ * Tells whether a call has failed on request. Only failures since the last
+ * tarn_testing_pages_fail() count.
  *
  * @param pages  the device; any thread may call it
  * @return TRUE if one has failed

@@ -2,9 +2,8 @@
  * SPDX-License-Identifier: MIT */
 
 /**
- * @file
- * Vectors of Thrust's in a pool's memory, and the temporary memory of its algorithms. It needs
- * Thrust's headers.
+ * @file Vectors of Thrust in a pool's memory, and temporary memory for Thrust's algorithms. This
+ * header needs Thrust's headers.
  *
  *     tarn::cuda::thrust_resource resource (pool, stream);
  *     tarn::cuda::thrust_vector<float> numbers (1000, &resource);
@@ -26,9 +25,9 @@ namespace tarn::cuda
 {
 
 /**
- * A memory resource of Thrust's over a pool of CUDA's memory, which finds blocks by their memory
- * (TARN_POOL_FINDABLE). Where there is no memory, it throws out_of_memory, a std::bad_alloc.
- * Vectors refer to it, so it outlives them. Any thread may use it.
+ * A memory resource of Thrust over a pool of CUDA's memory, which needs TARN_POOL_FINDABLE. If
+ * there is too little memory, the resource throws out_of_memory, a std::bad_alloc. It must outlive
+ * the vectors that use it. Any thread may use the resource.
  *
  * @since 0.1
  */
@@ -36,9 +35,9 @@ class thrust_resource : public ::thrust::mr::memory_resource< ::thrust::device_p
 {
 public:
   /**
-   * A resource for the stream that Thrust's algorithms run on; NULL: the default one. Memory that
-   * is freed waits for that stream and for no other. It fails for a pool without
-   * TARN_POOL_FINDABLE, as do_allocate() does.
+   * Makes a resource for the stream on which Thrust's algorithms run; NULL: the default stream.
+   * Before freed memory is reused, Tarn waits for this stream, and for no other one. Throws an
+   * error if the pool is without TARN_POOL_FINDABLE.
    */
   explicit thrust_resource (tarn::pool pool, CUstream stream = nullptr)
       : m_pool (std::move (pool)), m_stream (stream)
@@ -49,7 +48,7 @@ public:
       tarn::detail::fail (checked.error ());
   }
 
-  /** The pool. */
+  /** Gets the pool. */
   const tarn::pool &
   pool () const noexcept
   {
@@ -60,7 +59,8 @@ public:
   ::thrust::device_ptr<void>
   do_allocate (std::size_t bytes, std::size_t alignment) override
   {
-    /* Memory of no bytes would have no address of its own, by which it is found again. */
+    /* The resource finds memory by its address when it is freed, and memory of 0 bytes has no
+     * address of its own. So a request of 0 bytes gets 1 byte. */
     std::size_t size = bytes > 0 ? bytes : 1;
     tarn::detail::error_slot error;
     block made (tarn_cuda_pool_allocate (m_pool.get (), size, m_stream, error.out ()));
@@ -81,7 +81,7 @@ public:
     tarn::detail::free_on_stream (m_pool, memory_at (freed.get ()), m_stream);
   }
 
-  /** Tells whether either can free the other's memory. */
+  /** Tells whether each of two resources can free the other's memory. */
   bool
   do_is_equal (const memory_resource &other) const noexcept override
   {
@@ -100,14 +100,14 @@ private:
 };
 
 /**
- * Thrust's allocator over a thrust_resource, of which it takes the address.
+ * Thrust's allocator over a thrust_resource. Its constructor takes the resource's address.
  *
  * @since 0.1
  */
 template <typename T> using thrust_allocator = ::thrust::mr::allocator<T, thrust_resource>;
 
 /**
- * A device vector of Thrust's in memory of a thrust_resource.
+ * A device vector of Thrust in memory of a thrust_resource.
  *
  * @since 0.1
  */

@@ -21,7 +21,7 @@ G_BEGIN_DECLS
 #define TARN_TRACE_MAX_STACK_DEPTH 64
 
 /**
- * The options of a recording, for tarn_trace_start(). It copies them.
+ * The options of a recording. tarn_trace_start() copies them.
  *
  * @since 0.1
  */
@@ -83,11 +83,11 @@ typedef struct
   }
 
 /**
- * Begins to record the actions of all pools, heaps and allocators of the process. The file has
- * requests and frees, with their times, threads, queues and tags; driver calls and waits, with
- * their durations; the segments of heaps, with the ranges in use; and first the blocks and segments
- * that exist already. tarn-trace prints the recording, tarn-view draws it, and tarn-bench replays
- * it on other pools. The guide describes the format.
+ * Begins to record the actions of all pools, heaps and allocators of the process. The file first
+ * has the blocks and segments that exist already. Then it has requests and frees, with their times,
+ * threads, queues and tags; driver calls and waits, with their durations; and the segments of
+ * heaps, with the ranges in use. tarn-trace prints the recording, tarn-view draws it, and
+ * tarn-bench replays it on other pools. The guide describes the format.
  *
  * Threads write events to memory, and a thread of the library writes them to the file, at least ten
  * times a second. So a program that crashes loses at most the last tenth of a second. During the
@@ -143,8 +143,8 @@ void tarn_trace_get_stats (TarnTraceStats *stats);
 void tarn_tag_push (const gchar *tag);
 
 /**
- * Removes the calling thread's latest tag. Earlier tags stay. A call without a tag is a programming
- * error, which is reported with g_critical ().
+ * Removes the calling thread's latest tag. Earlier tags stay. To call this without a tag is a
+ * programming error, which Tarn reports by g_critical ().
  *
  * @since 0.1
  */

@@ -78,7 +78,7 @@ typedef struct
   gsize size;               /**< bytes, as requested */
   guint64 context_id;       /**< the unique ID of the memory's context; 0 for a mapping */
   guint64 freed_by;         /**< the ID of the context current at the free; 0: not freed */
-  gpointer reserved[2];     /**< for later */
+  gpointer reserved[2];     /**< for later versions */
 } TarnTestingCudaMemory;
 
 /**

@@ -579,7 +579,7 @@ tarn_allocator_unref (TarnAllocator *allocator)
   if (allocator == NULL || !g_atomic_int_dec_and_test (&allocator->ref_count))
     return;
   /* In a child of fork (), do not dispose of the allocator: dispose () would call the driver, which
-   * does not work there. */
+   * does not work in the child. */
   if (!_tarn_forked ())
     allocator->klass->dispose (allocator);
 }

@@ -67,7 +67,7 @@ static TarnMutex uses_lock = TARN_MUTEX_INIT;
 
 /* Adds @queue, whose handle is @handle, to the queues that use a block without a pool.  Returns
  * FALSE, and adds nothing, if a queue with this handle uses the block already.  If @queue is NULL,
- * adds nothing: only checks, and returns TRUE if a queue with this handle uses the block. */
+ * only checks: returns TRUE if a queue with this handle uses the block, and adds nothing. */
 static gboolean
 add_use (TarnBlock *block, gpointer handle, TarnQueue *queue)
 {
@@ -102,7 +102,7 @@ _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
 gboolean
 _tarn_block_use_last (TarnBlock *block, gpointer queue, GError **error)
 {
-  /* If the block has several owners, another one may be changing TarnBlock.share now. */
+  /* If the block has several owners, another owner may be changing TarnBlock.share now. */
   return queue == NULL || (block->state != TARN_BLOCK_SHARED && block->share == queue)
          || tarn_block_record_use (block, queue, error);
 }
@@ -128,8 +128,8 @@ drop_uses_but (TarnBlock *block, gpointer handle)
       drop_use (block, i);
 }
 
-/* Makes the queue @handle, or the host if @handle is NULL, wait for the commands that are now in
- * @used, a queue that uses a block.  Does not wait if both are the same in-order queue. */
+/* Makes the queue @handle (NULL: the host) wait for the commands that are now in @used, a queue
+ * that uses a block.  Does not wait if @used is an in-order queue with the handle @handle. */
 static gboolean
 await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle, GError **error)
 {
@@ -146,7 +146,7 @@ await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle
   is_fine = _tarn_allocator_wait (direct, event, handle, error);
   if (!is_fine && handle == NULL && _tarn_call_queue (direct, event_is_done, event))
     {
-      /* The wait failed because one of the commands failed, but all of them are done. */
+      /* The wait failed because one of the commands failed, but all the commands are done. */
       g_clear_error (error);
       is_fine = TRUE;
     }

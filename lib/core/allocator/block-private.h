@@ -126,15 +126,15 @@ struct _TarnBlock
   guint8 is_unready : 1;
   guint8 is_handed_on : 1; /* TRUE if the program moved the block, while in use, to another queue */
   guint8 is_told : 1;      /* TRUE if Tarn has logged that it cannot return the block's memory */
-  /* TRUE if the memory is a heap's, and the pool does not know that the heap assigns the memory to
-   * the block's queue.  Then the pool can return the memory to the heap only when no queue uses the
+  /* TRUE if the heap below the pool may have assigned the memory to another queue than the block's,
+   * or to no queue.  Then the pool can return the memory to the heap only when no queue uses the
    * block. */
   guint8 is_away : 1;
   guint8 is_own;  /* atomic; TRUE if the block is in its queue's arena (pool/arenas.c) */
   guint16 number; /* the struct's index in its TarnBlockChunk, an array of structs; constant */
   /* The handle of the queue whose share the block joins when it is freed.  (A queue's share: the
    * cached blocks that only this queue has used.)  NULL if the block joins the blocks that no queue
-   * uses.  TARN_NO_SHARE if it joins no share. */
+   * uses.  TARN_NO_SHARE if the block joins no share. */
   gpointer share;
   union
   {
@@ -196,9 +196,10 @@ _tarn_block_set_state (TarnBlock *block, TarnBlockState state)
 
 /* Returns the value of TarnBlock.share for a block.  A block in a queue's arena keeps its value.
  * The value is TARN_NO_SHARE if the block is never cached, if the program handed it over between
- * queues, or if several queues use it.  It is NULL if no queue uses the block.  If one queue uses
- * the block, it is usually this queue's handle.  But it is TARN_NO_SHARE if the queue is out of
- * order or not in the pool's table, if the use has an event, or if is_away is TRUE. */
+ * queues, or if several queues use it.  The value is NULL if no queue uses the block.  If one queue
+ * uses the block, the value is usually this queue's handle.  But the value is TARN_NO_SHARE if the
+ * queue is out of order or not in the pool's table, if the use has an event, or if is_away is
+ * TRUE. */
 static inline gpointer
 _tarn_block_get_share (const TarnBlock *block)
 {

@@ -145,8 +145,8 @@ _tarn_thread_self (void)
   return TARN_LIKELY (thread->is_taken) ? thread : _tarn_thread_register ();
 }
 
-/* Ends a read section.  @visit: the odd number of the read section.  thread->visits has the same
- * number, but loading it right after the store would take time. */
+/* Ends a read section.  @visit: the odd number that thread->visits has now.  The caller passes it,
+ * because to load it here, right after the store that began the read section, would take time. */
 static inline void
 _tarn_thread_end_visit (TarnThread *thread, guint visit)
 {
@@ -161,8 +161,8 @@ gboolean _tarn_thread_begin_sanitized_visit (TarnThread *thread, guint visit, co
 
 /* Begins a plain read section, the cheapest kind.  Returns TRUE if the thread is in the read
  * section now; then the thread must call _tarn_thread_end_visit () later.  Returns FALSE if the
- * lock @door is closed, or allows no plain read sections.  The caller's slow path finds out which
- * of the two is the reason. */
+ * lock @door is closed, or allows no plain read sections.  The caller's slow path then finds out
+ * whether the lock is closed. */
 static inline gboolean
 _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -178,8 +178,8 @@ _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 #endif
 }
 
-/* Begins a read section.  If @is_followed is TRUE, it is a traced one.  Otherwise it is a plain
- * one, or a fenced one if the lock @door allows no plain ones.  Returns TRUE if the thread is in
+/* Begins a traced read section if @is_followed is TRUE.  Otherwise begins a plain read section, or
+ * a fenced one if the lock @door allows no plain read sections.  Returns TRUE if the thread is in
  * the read section now; then the thread must call _tarn_thread_leave () later. */
 static inline gboolean
 _tarn_thread_enter (TarnThread *thread, const TarnDoor *door, gboolean is_followed)

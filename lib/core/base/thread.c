@@ -104,8 +104,8 @@ end_thread (gpointer data)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Returns a record that an ended thread has left, or else a new one.  The caller holds the lock of
- * the threads' records. */
+/* Returns a record that an ended thread has left, or a new record if there is none.  The caller
+ * holds the lock of the threads' records. */
 static TarnThread *
 take_record (void)
 {
@@ -239,8 +239,8 @@ has_membarrier (void)
 /* Moves this thread to each processor that it may use, one after another, as a substitute for
  * membarrier.  Afterwards every reader has executed a full fence, because a processor executes a
  * fence when the kernel switches threads.  If a reader ran on a processor to which this thread
- * moved, the kernel switched from the reader to this thread.  If a reader moved to another
- * processor before, the kernel had to switch from the reader then.  Returns FALSE if this thread
+ * moved, the kernel switched from the reader to this thread.  If a reader had moved to another
+ * processor before, the kernel switched from the reader at that time.  Returns FALSE if this thread
  * could not run on one of the processors. */
 static gboolean
 visit_processors (void)

@@ -415,9 +415,9 @@ guarded_trim (gpointer user_data, gsize keep_bytes)
   gsize bytes = _tarn_quarantine_shorten (self, 0);
   gsize bytes_below = _tarn_allocator_trim (self->below, keep_bytes);
 
-  /* Return the larger number, not the sum, because bytes_below may count again the blocks that have
-   * just left the quarantine.  If the allocator below, such as a heap, keeps the memory of
-   * these blocks for other pools, bytes_below does not count them. */
+  /* Return the larger number, not the sum, because both numbers may count the blocks that have just
+   * left the quarantine.  (If the allocator below keeps the memory of these blocks for other pools,
+   * only the number "bytes" counts them.) */
   return MAX (bytes, bytes_below);
 }
 
@@ -486,8 +486,8 @@ choose_below (const TarnGuarded *self)
   return self->margin > 0 && self->direct->ops.part_release != NULL ? self->direct : self->given;
 }
 
-/* Copies the backend's functions for queues and events to the allocator's own functions.  They get
- * the backend's data (TarnAllocator.queue_data). */
+/* Copies the backend's functions for queues and events to @ops, the allocator's own functions.
+ * Their first argument stays the backend's data (TarnAllocator.queue_data). */
 static void
 copy_queue_functions (TarnAllocatorOps *ops, const TarnAllocatorOps *direct)
 {

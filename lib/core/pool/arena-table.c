@@ -15,7 +15,7 @@
  * and keeps the older ones as a sample of the queues that the program uses.  If threads use more
  * than half of this sample in two periods in succession, the maximum number of queues
  * (TarnMet.most) doubles.  If threads use fewer queues than an eighth of the maximum, the maximum
- * halves.  For the length of a period see SHORTAGES_PER_QUEUE.
+ * halves.  SHORTAGES_PER_QUEUE determines the length of a period.
  *
  * Invariants: the table has a free slot.  A queue stands in its home slot (given by the hash of its
  * handle), or in a later slot.  If it stands in a later slot, all slots from the home slot to that
@@ -113,17 +113,17 @@ drop_going (TarnPool *pool)
     for (guint i = 0; i < TARN_CACHE_KEPT; i++)
       if (cache->kept[i] != NULL && is_going (pool, cache->kept[i]->share))
         _tarn_cache_return_kept (cache, cache->kept[i]->share);
-  /* Skips blocks in state ENDING: the thread that frees such a block returns it to its arena
-   * without the table. */
+  /* The loop skips blocks in state ENDING: the thread that frees such a block returns it to its
+   * arena without the table. */
   TARN_FOR_EACH_BLOCK (block, &pool->blocks.chunks)
     if (block->is_own && is_going (pool, block->share) && block->state != TARN_BLOCK_ENDING)
       _tarn_pool_settle (pool, block);
   make_table (pool, pool->met.mask + 1);
 }
 
-/* Marks (is_going) queues that the pool shall remove from its table of arenas: only new queues if
- * @only_new is TRUE, otherwise any queues.  Stops when *n_left, the number of queues without a
- * mark, is @n_kept. */
+/* Marks queues (sets is_going), so that the caller removes them from the pool's table of arenas.
+ * If @only_new is TRUE, marks only new queues, which were inserted since the table was last full.
+ * Stops when *n_left, the number of queues without a mark, is @n_kept. */
 static void
 mark (TarnPool *pool, guint *n_left, guint n_kept, gboolean only_new)
 {
@@ -157,8 +157,8 @@ make_room (TarnPool *pool)
       n_left -= met->is_going ? 1 : 0;
     }
   mark (pool, &n_left, pool->met.most / 2, TRUE);
-  /* Too many queues may be left that are not new, because end_period () may have lowered
-   * TarnMet.most. */
+  /* Even without its new queues, the table may have too many, because end_period () may have
+   * lowered TarnMet.most. */
   mark (pool, &n_left, pool->met.most - 1, FALSE);
   for (guint i = 0; i <= pool->met.mask; i++)
     pool->met.places[i].is_new = FALSE;
@@ -182,11 +182,11 @@ ensure_room (TarnPool *pool)
     make_table (pool, 2 * (pool->met.mask + 1));
 }
 
-/* Ends a period, in which the heap had a number of shortages of memory (SHORTAGES_PER_QUEUE).
- * Doubles, halves or keeps TarnMet.most, the most queues that the table may have.  Returns the
- * number of queues in the table that threads used in this period and also in the period before.
- * Does not count a queue that threads used in only one of these periods, because a queue that
- * serves a single task is usually used in one period only. */
+/* Ends a period, a number of shortages (SHORTAGES_PER_QUEUE).  Doubles, halves or keeps
+ * TarnMet.most, the most queues that the table may have.  Returns the number of queues in the table
+ * that threads used in this period and also in the period before.  Does not count a queue that
+ * threads used in only one of these periods, because a queue that serves a single task is usually
+ * used in one period only. */
 static guint
 end_period (TarnPool *pool)
 {
@@ -248,8 +248,8 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
     }
   ensure_room (pool);
   insert (pool, &met);
-  /* The table was too small for the queue; the heap did not lack memory.  So if this shortage ends
-   * a period, the heap need not know the number of used queues, @n_used. */
+  /* This shortage is one of the table, not of the heap's memory.  So if the shortage ends a period,
+   * the heap need not know the number of used queues (n_used). */
   if (pool->met.was_full)
     count_shortage (pool, &n_used);
   _tarn_pool_open (pool, was_open);

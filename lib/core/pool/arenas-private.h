@@ -41,9 +41,9 @@ typedef struct
 } TarnTaken;
 
 /* Counts how often a thread has tried to enter a read section for one request or free.  If another
- * thread has stopped read sections of the pool or the heap, the thread waits until they are
- * allowed, and tries again.  After MAX_TRIES tries (arenas.c) it takes the locks of the pool and
- * the heap instead. */
+ * thread has stopped read sections of the pool or the heap, the thread waits until read sections
+ * are allowed, and tries again.  After MAX_TRIES tries (arenas.c) it takes the locks of the pool
+ * and the heap instead. */
 typedef struct
 {
   TarnPool *pool;
@@ -132,8 +132,8 @@ _tarn_cache_make_block (TarnPool *pool, TarnCache *cache, const TarnWanted *want
   return block;
 }
 
-/* Gets the element of TarnCache.kept for a queue.  There a thread that frees each block before it
- * allocates the next one keeps a block.  Several queues may share an element. */
+/* Gets a queue's element of TarnCache.kept, in which a thread keeps a temporary: a block that it
+ * often frees before it allocates the next one.  Several queues may share an element. */
 static inline TarnBlock **
 _tarn_cache_get_kept_place (TarnCache *cache, gpointer handle)
 {
@@ -168,7 +168,7 @@ _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
 /* Chooses the block that returns to its arena when a thread frees @block.  Usually this is @block.
  * But if the thread often frees a large block before it allocates the next one (a temporary), its
  * cache keeps the largest of these blocks for each queue.  If @block should replace the block that
- * the cache keeps now, returns the latter, or NULL if the cache keeps none. */
+ * the cache keeps now, returns the replaced block, or NULL if the cache keeps none. */
 static inline TarnBlock *
 _tarn_cache_choose_to_go (TarnCache *cache, TarnBlock *block)
 {

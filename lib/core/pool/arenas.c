@@ -6,14 +6,14 @@
  * (heap/arena-private.h).  A thread allocates there if its cache has no block of the right size,
  * and returns blocks there if its cache has no room for them.
  *
- * Such a block is called an arena's own block (TarnBlock.is_own).  TarnBlock.share is the handle of
- * the only queue that has used it, so the block needs no list of uses.  The block has a pointer to
- * its extent (a range of the heap's memory), so the heap's table of memory does not contain the
- * extent.  If the heap's memory has no addresses, the upstream allocator makes an object for each
- * extent, called its part: for example, a sub-buffer.  A thread asks upstream to make or release a
- * part only between two read sections (order/arena.c).  The state of the block is ENDING from the
- * read section before the release until upstream has released the part.  Until then all counters
- * count the block as active.
+ * Such a block is called an arena's own block (TarnBlock.is_own).  Only one queue has used the
+ * block: TarnBlock.share is its handle.  So the block needs no list of uses.  The block has a
+ * pointer to its extent (a range of the heap's memory), so the heap's table of memory does not
+ * contain the extent.  If the heap's memory has no addresses, the upstream allocator makes an
+ * object for each extent, called its part: for example, a sub-buffer.  A thread asks upstream to
+ * make or release a part only between two read sections (order/arena.c).  The state of the block is
+ * ENDING from the read section before the release until upstream has released the part.  Until then
+ * all counters count the block as active.
  *
  * A thread may allocate, cache and free an own block.  Before any other operation, it turns the
  * block into an ordinary block of the pool (_tarn_pool_settle ()): it adds the queue to the block's
@@ -42,8 +42,8 @@
 #define TAKEN_IN_TURN 256
 #define LOOK_TIME G_TIME_SPAN_SECOND
 
-/* A thread that frees each block before it allocates the next one keeps a block for its next
- * request (TarnCache.kept).  After each KEPT_IN_TURN requests that kept blocks have served, the
+/* A thread that often frees a block before it allocates the next one keeps the block for its next
+ * request (TarnCache.kept).  Each time that kept blocks have served KEPT_IN_TURN requests, the
  * thread checks whether other queues may need idle memory of the latest request's queue. */
 #define KEPT_IN_TURN 256
 
@@ -112,10 +112,9 @@ read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 
          == 0;
 }
 
-/* Serves a request with a block from TarnCache.kept, where a thread that frees each block before it
- * allocates the next one keeps a block for its next request.  Removes the block from
- * TarnCache.kept, makes it active, and counts a hit.  @place is the block's element in
- * TarnCache.kept. */
+/* Serves a request with a block from TarnCache.kept, which has a thread's temporaries: blocks that
+ * the thread often frees before it allocates the next one.  Removes the block from TarnCache.kept,
+ * makes it active, and counts a hit.  @place is the block's element in TarnCache.kept. */
 static inline TarnBlock *
 take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 {
@@ -131,11 +130,11 @@ take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                    gboolean *is_due);
 
-/* Takes a block for a request.  First looks in TarnCache.kept, where a thread that frees each block
- * before it allocates the next one keeps a block for its next request of the same queue.  If the
- * kept block cannot serve the request, makes a new block from the queue's arenas.  Returns NULL if
- * it can make no block.  If upstream must first make an object (a part) for the new block's memory,
- * also returns NULL, and stores the memory range in *taken. */
+/* Takes a block for a request.  First looks in TarnCache.kept, which may have a temporary of the
+ * queue: a block that the thread has freed just before this request.  If no kept block can serve
+ * the request, makes a new block from the queue's arenas.  Returns NULL if this is not possible, or
+ * if upstream must first make an object (a part) for the new block's memory.  In the second case,
+ * stores the memory range in *taken. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent take_extent,
       TarnTaken *taken, gboolean *is_due)
@@ -235,7 +234,8 @@ take_with_locks (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gbo
 
 /* Serves a request from its queue's arena (memory of the heap for this queue) in read sections.  If
  * another thread has stopped read sections for a short time, waits until they are allowed, and
- * tries again.  Does not wait for the heap's if the table has no arenas of the queue. */
+ * tries again.  Does not wait for the heap's read sections if the pool's table has no arenas of the
+ * queue. */
 static TarnBlock *
 take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboolean *is_due)
 {
@@ -324,9 +324,9 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
 
   _tarn_assert_locked (&cache->pool->lock);
   if (!cache->pool->policy.has_addresses || met == NULL || !_tarn_arena_begin_put (&met->ref))
-    /* The arena cannot take the blocks now.  If the heap's memory has no addresses, it never can
-     * take them here: a thread must ask upstream to release the object of each block, and must hold
-     * no lock while it asks. */
+    /* The arena cannot take the blocks now.  If the heap's memory has no addresses, the arena can
+     * never take blocks here: a thread must first ask upstream to release the object of each block,
+     * and the thread must hold no lock meanwhile. */
     return blocks;
   while ((block = blocks) != NULL)
     {
@@ -345,10 +345,10 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
   return others;
 }
 
-/* Returns the block that the thread of @cache keeps for requests of a queue, or NULL if it keeps
- * none.  A thread keeps such a block if it often frees a block of the queue before it allocates the
- * queue's next one.  The caller holds the pool's lock.  If @cache is not the calling thread's, the
- * caller has also stopped the pool's read sections. */
+/* Returns the temporary that the thread of @cache keeps for requests of a queue, or NULL if it
+ * keeps none.  A temporary is a block that a thread often frees before it allocates the next one.
+ * The caller holds the pool's lock.  If @cache is not the calling thread's, the caller has also
+ * stopped the pool's read sections. */
 TarnBlock *
 _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
 {
@@ -357,9 +357,9 @@ _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
   return block != NULL && block->share == handle ? block : NULL;
 }
 
-/* Removes the block of a queue from TarnCache.kept, where a thread that frees each block before it
- * allocates the next one keeps a block for its next request.  Returns the kept block to its arena.
- * If the arena cannot take the block, puts it into the pool's bin. */
+/* Removes a queue's block from TarnCache.kept, which has a thread's temporaries: blocks that the
+ * thread often frees before it allocates the next one.  Returns the block to its arena.  If the
+ * arena cannot take the block, puts it into the pool's bin. */
 void
 _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
 {
@@ -374,8 +374,8 @@ _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
     _tarn_pool_put_batch (cache->pool, block, block, 1);
 }
 
-/* Empties TarnCache.kept, where a thread that frees each block before it allocates the next one
- * keeps a block of each queue.  Returns each kept block to its arena.  If the arena cannot take a
+/* Empties TarnCache.kept, which has a thread's temporaries: blocks that the thread often frees
+ * before it allocates the next one.  Returns each block to its arena.  If the arena cannot take a
  * block, puts the block into the pool's bin. */
 void
 _tarn_cache_return_all_kept (TarnCache *cache)
@@ -397,11 +397,11 @@ put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
   return met != NULL && _tarn_arena_put (&met->ref, block->extent);
 }
 
-/* Frees @block.  Usually returns @block to its arena.  But if the thread frees each block before it
- * allocates the next one, its cache may keep @block for the next request.  Then the block that the
- * cache kept before, if any, returns to its arena.  Stores in *goes the block that returned to its
- * arena, or NULL if none did.  Returns FALSE if the caller has to take the pool's lock.  The thread
- * is in a read section. */
+/* Frees @block.  Usually returns @block to its arena.  But if the thread often frees a block before
+ * it allocates the next one, its cache may keep @block for the next request.  The block that the
+ * cache kept before, if any, then returns to its arena.  Stores in *goes the block that returned to
+ * its arena, or NULL if none did.  Returns FALSE if the caller has to take the pool's lock.  The
+ * thread is in a read section. */
 static inline gboolean
 free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -421,8 +421,8 @@ free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
 }
 
 /* Frees @block in one read section.  The caller must not be in a read section.  Usually returns
- * @block to its arena.  But if the thread frees each block before it allocates the next one, its
- * cache may keep @block for the next request.  Then the block that the cache kept before, if any,
+ * @block to its arena.  But if the thread often frees a block before it allocates the next one, its
+ * cache may keep @block for the next request.  The block that the cache kept before, if any, then
  * returns to its arena.  If the function returns FALSE, it has freed nothing, and the caller tries
  * slower functions. */
 gboolean
@@ -455,8 +455,9 @@ put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_door_is_closed (&pool->door) ? NULL : _tarn_cache_find_met_for (pool, cache, block);
   goes = met != NULL ? _tarn_cache_choose_to_go (cache, block) : NULL;
-  /* If the block that the cache keeps now has another queue, it stays there, and @block returns to
-   * its arena: _tarn_arena_begin_put () below checks only the arenas of the queue of @block. */
+  /* If the block that the cache keeps now has another queue, this block stays in the cache, and
+   * @block returns to its arena: _tarn_arena_begin_put () below checks only the arenas of the queue
+   * of @block. */
   if (goes != NULL && goes->share != block->share)
     goes = block;
   is_back = met != NULL && _tarn_arena_begin_put (&met->ref);
@@ -495,10 +496,11 @@ _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside i
   return is_done;
 }
 
-/* Frees @block.  Either returns @block to its arena.  Or puts @block into the thread's cache, and
- * returns the block that the cache kept before, if any, to its arena.  @is_followed is TRUE if the
- * free is traced.  If it is not traced, the caller makes sure that the heap's memory has addresses
- * (TarnPoolPolicy.has_addresses).  Returns FALSE if the caller has to take the pool's lock. */
+/* Frees @block: returns it to its arena, or puts it into the thread's cache.  In the second case,
+ * the block that the cache kept before, if any, returns to its arena.  @is_followed is TRUE if the
+ * free is traced.  If the free is not traced, the caller makes sure that the heap's memory has
+ * addresses (TarnPoolPolicy.has_addresses).  Returns FALSE if the caller has to take the pool's
+ * lock. */
 gboolean
 _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *block, gboolean is_followed)
 {

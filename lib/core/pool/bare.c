@@ -3,9 +3,9 @@
  *
  * Allocates memory for allocators that are built on a pool, such as another pool.  Such an
  * allocator does not get a block, only the block's memory.  When it frees memory, it passes only
- * the memory and the memory's size.  The size does not tell whether the block may go into a bin: a
- * block that the pool did not round up to its bin's size (TarnBlock.exact) may not.  So the pool
- * looks up the block by its memory, in an index. */
+ * the memory and the memory's size.  But the pool needs the block, to see whether it may go into a
+ * bin: a block that the pool has not rounded up to its bin's size (TarnBlock.exact) must not.  So
+ * the pool looks up the block by its memory, in an index. */
 
 #include "pool/pool-private.h"
 

@@ -15,8 +15,8 @@
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* A table that has fewer than MANY_EMPTY empty bins keeps them, because it would cost more to make
- * a bin again for the next block of its size.  With more empty bins, the table frees them. */
+/* A table keeps its empty bins while it has fewer than MANY_EMPTY of them, because the next block
+ * of such a size would need the bin again.  When it has more empty bins, the table frees them. */
 #define MANY_EMPTY 256
 
 /* Functions that make tables of bins, find bins in them, and note a bin's batches */
@@ -195,8 +195,9 @@ add_batch (TarnBin *bin, TarnBlock *last, gsize n)
 /* Functions that keep a recorded bin's fields about queues' bins up to date */
 
 /* Removes a queue's bin from the list TarnBin.unasked, if the bin is in this list.  The list
- * contains the queues' bins of one size that have blocks and are not wanted.  A bin is wanted if
- * another queue has requested a block from it. */
+ * contains the queues' bins of one size that have blocks and are not wanted.  A bin is wanted if a
+ * request of another queue has asked for an event, which tells when the bin's queue no longer uses
+ * the blocks. */
 static void
 unlist (TarnBin *bin)
 {
@@ -222,7 +223,7 @@ list (TarnBin *bin, TarnBin *of_all)
 /* Updates the fields n_shares and unasked of a recorded bin, which describe the queues' bins of the
  * same size.  Call this after @bin, one of these queues' bins, got its first block or lost its last
  * one.  The field n_shares counts the bins that have blocks.  The list unasked contains these bins,
- * except those from which another queue has requested a block. */
+ * except those that another queue has marked as wanted (is_wanted). */
 static void
 count_share (TarnPool *pool, TarnBin *bin)
 {
@@ -652,9 +653,9 @@ _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
 }
 
 /* Caches a block again.  The pool wanted to return the block to upstream, but could not, because it
- * cannot find out whether commands still use the memory.  Usually puts the block into its bin.
- * If the block's field exact is set, it may not be in a bin, and after the pool has stopped caching
- * blocks, no block may.  The function then adds the block to the list TarnStore.stuck instead. */
+ * cannot find out whether commands still use the memory.  Usually puts the block into its bin.  In
+ * two cases, no bin may have the block, and the function adds it to the list TarnStore.stuck
+ * instead: the block's field exact is set, or the pool has stopped caching blocks. */
 void
 _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
 {

@@ -22,11 +22,11 @@
  * cache takes over an abandoned one if there is one.  In a child of fork (), the only thread has
  * lost its record (TarnThread), so its requests and frees find no cache (base/fork.c).
  *
- * A cache has a bin for each size and queue.  Its blocks are those that at most one in-order queue
- * has used, because this queue can use them again at once, from any thread (order/order-private.h).
- * A block that commands of several queues use, or whose free recorded an event, is in no cache.  If
- * TarnPoolOptions turns thread caches off, or after the program has told the pool to cache no
- * blocks at all, read sections stay stopped, and every cache is empty.
+ * A cache has a bin for each size and queue.  A block may be in a cache only if at most one
+ * in-order queue has used it, because this queue can use the block again at once, from any thread
+ * (order/order-private.h).  A block that commands of several queues use, or whose free recorded an
+ * event, is in no cache.  If TarnPoolOptions turns thread caches off, or after the program has told
+ * the pool to cache no blocks at all, read sections stay stopped, and every cache is empty.
  *
  * In a pool over a heap, a thread whose cache has no block for a request allocates from the arenas
  * of the request's queue (arenas.c).
@@ -67,17 +67,17 @@
  * over to other threads in one batch. */
 #define TARN_MAX_BYTES_AT_A_TIME ((gsize) 2 << 20)
 
-/* A time in microseconds.  Other threads consider a cache's thread idle, and take the blocks of its
- * cache, if the cache's counters have not changed for this time since another thread first read
- * their present values.  Without such a time, two threads that read the counters of a busy thread
- * right after each other would consider the busy thread idle.  The busy thread would lose its
- * blocks, and would then take blocks from other threads itself. */
+/* A time in microseconds.  A thread remembers when it has first read the present values of another
+ * cache's counters.  If the counters have not changed for TARN_IDLE_TIME since then, the cache's
+ * thread counts as idle, and other threads take its blocks.  If this time were 0, a busy thread
+ * would count as idle when two threads read its counters right after each other.  The busy thread
+ * would lose its blocks, and would then take blocks from other threads itself. */
 #define TARN_IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
 /* A pool keeps at most this many abandoned caches: caches of ended threads, for new threads. */
 #define TARN_MAX_ABANDONED 4
 
-/* A bin of a thread cache: the blocks of one size and one queue. */
+/* A bin of a thread cache: cached blocks of one size and one queue. */
 typedef struct
 {
   /* The handle of the only queue that has used the blocks, or NULL if no queue has used them. */
@@ -95,8 +95,8 @@ typedef struct
 
 /* Notes about how full a bin of a cache was.  A thread updates them each time that a freed block of
  * an arena finds no room in the cache (_tarn_cache_keep_own ()).  SEEN_PER_WINDOW of these times
- * are called a window.  At the end of a window, each bin except the one that had no room for the
- * block may have to give up room, and its notes begin anew. */
+ * are called a window.  At the end of a window, each bin may have to give up room, except the bin
+ * that had no room for the block.  Then the notes begin anew. */
 typedef struct
 {
   guint32 top;        /* bits of the address of the top block at the latest update of the notes */
@@ -214,7 +214,7 @@ struct _TarnCache
   TarnBlock *spare; /* unused block structs, linked by TarnBlock.below */
   guint n_spare;
   /* The number of small blocks that the thread still returns to their arenas before it checks again
-   * whether the cache has room.  The count starts when the cache has no room for such a block. */
+   * whether the cache has room.  The count starts when the cache has no room for a small block. */
   guint n_to_pass;
   /* Guarded by the pool's lock: the number of times that a new bin replaced, in a slot of this
    * cache, another bin that had blocks. */
@@ -231,10 +231,10 @@ struct _TarnCache
   /* The number of temporaries from arenas in succession.  A temporary is a block that the thread
    * frees before it takes the next one. */
   guint n_own_temporaries;
-  /* Atomic: a thread that frees each block before it allocates the next one keeps a block of each
-   * queue here (arenas-private.h).  The index is a hash of the block's queue.  An element is NULL
-   * if the thread keeps no such block.  A kept block serves requests of its queue for at most the
-   * block's size. */
+  /* Atomic: the thread's temporaries, at most one of each queue.  A temporary is a block that the
+   * thread often frees before it allocates the next one.  The index is a hash of the block's queue.
+   * An element is NULL if the thread keeps no such block.  A block in this array serves requests of
+   * its queue for at most the block's size. */
   TarnBlock *kept[TARN_CACHE_KEPT];
 
   /* The bins.  They stand near the beginning of the struct, because an instruction with a small
@@ -568,7 +568,8 @@ _tarn_pool_put (TarnPool *pool, TarnBlock *block, TarnBeginVisit begin)
   visit = thread->visits + 1;
   if (TARN_UNLIKELY (!begin (thread, visit, &pool->door)))
     return FALSE;
-  /* Read the state first: if the block has several owners, another one may be changing share. */
+  /* Read the state first: if the block has several owners, another owner may be changing the field
+   * share now. */
   bin = TARN_LIKELY (block->state == TARN_BLOCK_ACTIVE)
             ? _tarn_cache_find_bin (cache, block->bin, block->share)
             : NULL;

@@ -9,7 +9,8 @@
 
 #include "pool/arenas-private.h"
 
-/* See get_bytes_among_pools (). */
+/* The bounds on the capacity of a thread's caches if several pools are over one heap
+ * (get_bytes_among_pools ()). */
 #define BYTES_OF_POOLS ((gsize) 16 << 20)
 #define LEAST_BYTES ((gsize) 256 << 10)
 #define MANAGED_SHARE 8
@@ -213,10 +214,10 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
   return bin;
 }
 
-/* Returns the largest capacity, in bytes, that the cache of a thread may have in one of many pools
- * over a heap.  The pools cannot use each other's cached blocks.  So their caches in a thread share
- * BYTES_OF_POOLS, but each may have LEAST_BYTES, and at least the pool's managed bytes divided by
- * MANAGED_SHARE. */
+/* Returns the largest capacity, in bytes, that a thread's cache may have in one of several pools
+ * over a heap.  The pools cannot use each other's cached blocks.  So the caches that a thread has
+ * in these pools share BYTES_OF_POOLS equally.  But each cache may have at least LEAST_BYTES, or
+ * the pool's managed bytes divided by MANAGED_SHARE if that is more. */
 static gsize
 get_bytes_among_pools (const TarnPool *pool)
 {
@@ -253,7 +254,7 @@ get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
   gsize most = get_most_bytes (pool), left = _tarn_subtract (most, cache->reserved_bytes);
   gsize n;
 
-  /* A new pool over the same heap may have lowered the bound. */
+  /* A new pool over the same heap may have lowered the bound below the reserved bytes. */
   g_assert (cache->reserved_bytes <= most || pool->policy.hold_bytes == 0);
   if (_tarn_pool_counts_room (pool))
     left = MIN (left, _tarn_pool_get_room_for_caches (pool));

@@ -2,9 +2,10 @@
  * SPDX-License-Identifier: MIT
  *
  * The list of a pool's thread caches: how the pool makes, hands over and frees caches, and how it
- * stops read sections.  While these are stopped, no thread is in one, so no thread uses its cache
- * without the pool's lock.  A pool's "door", in the code, tells whether read sections are stopped
- * (closed) or allowed (open).  TarnCaches (pool-private.h) has the invariants. */
+ * stops read sections.  While read sections are stopped, no thread is in a read section, so no
+ * thread uses its cache without the pool's lock.  A pool's "door", in the code, tells whether read
+ * sections are stopped (closed) or allowed (open).  TarnCaches (pool-private.h) has the
+ * invariants. */
 
 #include "pool/arenas-private.h"
 
@@ -29,10 +30,10 @@
  * bins. */
 #define MOST_COARSE_BITS (TARN_CACHE_HOME_BITS - 5)
 
-/* Moves the blocks and counts of a cache whose thread has ended to the pool, then frees the cache.
- * At least two other caches must remain.  If only one cache remained, the pool would take that
- * cache's peak for the peak of the whole pool, although the peak does not include the bytes of the
- * freed cache.  The caller holds the pool's lock. */
+/* Frees a cache whose thread has ended, after moving the cache's blocks and counts to the pool.
+ * The pool must have at least two other caches.  If only one cache remained, the pool would take
+ * that cache's peak for its own peak, although the freed cache's bytes are missing from it.  The
+ * caller holds the pool's lock. */
 static void
 cache_free (TarnCache *cache)
 {

@@ -8,10 +8,11 @@
 #include "pool/cache-private.h"
 
 /* Returns the new peak of active bytes: the higher one of the old peak @peak and the count @active.
- * Ignores @active if it is negative.  A count can be negative, because the pool may have counted
- * frees whose allocations a thread's cache has not reported yet.  A negative count, stored as a
- * gsize, is higher than @managed, the managed bytes.  A test of the sign bit would be wrong,
- * because a pool may have more than half of the bytes that a gsize can count. */
+ * Ignores @active if it is negative.  A count is negative if the pool has counted frees, and a
+ * thread's cache has not reported the allocations of the freed blocks yet.  Recognizes a negative
+ * count, which wraps around in a gsize, because it is higher than @managed, the managed bytes.
+ * Does not test the sign bit, because a pool may have more than half of the bytes that a gsize can
+ * count. */
 static gsize
 max_active (gsize managed, gsize peak, gsize active)
 {
@@ -78,8 +79,8 @@ sum_active (const TarnPool *pool)
 
 /* Raises the pool's peak of active bytes to the present number, if that is higher.  First counts
  * without stopping the read sections.  This count may be wrong, so the function may miss a peak.
- * If it looks like a new peak, the function stops the read sections and counts again, exactly.  So
- * it never sets the peak too high.
+ * If the count looks like a new peak, the function stops the read sections and counts again,
+ * exactly.  So the peak is never too high.
  *
  * Even the first count takes time, because it reads all caches.  So _tarn_pool_count_own () calls
  * this function only if the pool's own count exceeds noted_bytes, the highest count so far.  The
@@ -103,7 +104,7 @@ _tarn_pool_note_peak (TarnPool *pool)
 }
 
 /* Adds to *stats the changes that a cache has not reported to the pool yet.  Uses the cache's peak
- * only if the pool has no other cache.  If there are others, it is unknown how many bytes they had
+ * only if the pool has no other cache.  Otherwise it is unknown how many bytes the other caches had
  * at the time of the peak. */
 static void
 add_active (const TarnCache *cache, TarnPoolStats *stats)
@@ -133,8 +134,8 @@ add_held (const TarnCache *cache, TarnPoolStats *stats)
   }
 }
 
-/* Adds to *stats the blocks in TarnCache.kept, where a thread that frees each block before it
- * allocates the next one keeps a block of each queue. */
+/* Adds to *stats the blocks in TarnCache.kept.  These are a thread's temporaries: blocks that the
+ * thread often frees before it allocates the next one. */
 static void
 add_kept (const TarnCache *cache, TarnPoolStats *stats)
 {

@@ -65,11 +65,11 @@ _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *want
 }
 
 /* Starts the free of @block in a read section.  Usually @block itself returns to its arena.  But if
- * the thread frees each block before it allocates the next one, its cache may keep @block for the
- * next request.  Then the block that the cache kept before returns instead.  Stores the returning
- * block in *goes, or NULL if there is none, and sets its state to ENDING.  The pool counts this
- * block as active until it has returned to its arena.  Returns FALSE if the caller has to take the
- * pool's lock. */
+ * the thread often frees a block before it allocates the next one, its cache may keep @block for
+ * the next request.  Then the block that the cache kept before returns instead.  Stores the
+ * returning block in *goes, or NULL if there is none, and sets its state to ENDING.  The pool
+ * counts this block as active until it has returned to its arena.  Returns FALSE if the caller has
+ * to take the pool's lock. */
 static gboolean
 begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -98,8 +98,8 @@ begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Starts the free of @block.  Usually @block itself returns to its arena.  But if the thread frees
- * each block before it allocates the next one, its cache may keep @block for the next request.
+/* Starts the free of @block.  Usually @block itself returns to its arena.  But if the thread often
+ * frees a block before it allocates the next one, its cache may keep @block for the next request.
  * Then the block that the cache kept before returns instead.  Stores the returning block in *goes,
  * or NULL if there is none, and sets its state to ENDING.  The caller then asks upstream to release
  * the part of this block (its object, such as a sub-buffer).  If the caller has to take the pool's

@@ -227,8 +227,8 @@ check_lists (Walk *walk)
 }
 
 /* Counts the bins that are in the list unasked of a recorded bin, and that belong in this list.  A
- * bin belongs in the list if it has blocks and the same number as the recorded bin, if no other
- * queue has requested a block from it, and if its queue has references. */
+ * bin belongs in the list if it has blocks and the same number as the recorded bin, if it is not
+ * wanted (TarnBin.is_wanted), and if its queue has references. */
 static gsize
 count_unasked (const TarnBin *of_all, guint32 number)
 {
@@ -240,7 +240,7 @@ count_unasked (const TarnBin *of_all, guint32 number)
 }
 
 /* Counts the queues' bins that have the given number and have blocks.  Sets *n_unasked to the
- * number of these bins from which no other queue has requested a block. */
+ * number of these bins that are not wanted (TarnBin.is_wanted). */
 static gsize
 count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
 {
@@ -263,7 +263,7 @@ count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
 }
 
 /* Checks the fields n_shares and unasked of the recorded bins, which describe the queues' bins of
- * the same size.  Does nothing if the pool may not move blocks between queues. */
+ * the same size.  Does nothing if the pool must not move blocks between queues. */
 static void
 check_shares (Walk *walk)
 {
@@ -310,10 +310,10 @@ check_uses (Walk *walk)
                    (const void *) block);
 }
 
-/* Checks that TarnReturning.bytes is the sum of TarnGiveBack.unreserved_bytes over the running
- * calls.  Also checks that the limit's ceiling (TarnLimit.ceiling_bytes) is not below the pool's
- * bytes: managed, reserved, returning and charged ones.  Subtracts these four numbers from the
- * ceiling one after another, because their sum may overflow. */
+/* Checks that TarnReturning.bytes is the sum of TarnGiveBack.unreserved_bytes over the calls that
+ * are returning blocks to upstream.  Also checks that the limit's ceiling (TarnLimit.ceiling_bytes)
+ * is not below the pool's bytes: managed, reserved, returning and charged ones.  Subtracts these
+ * four numbers from the ceiling one after another, because their sum may overflow. */
 static void
 check_limit (Walk *walk)
 {
@@ -393,8 +393,8 @@ check_cache (Walk *walk, const TarnCache *cache)
   demand_equal (walk, "what a thread may keep", reserved_bytes, cache->reserved_bytes);
 }
 
-/* Checks TarnCache.kept, where a thread that frees each block before it allocates the next one
- * keeps a block of each queue.  The caller has stopped the pool's read sections. */
+/* Checks TarnCache.kept, which has a thread's temporaries: blocks that the thread often frees
+ * before it allocates the next one.  The caller has stopped the pool's read sections. */
 static void
 check_kept (Walk *walk, const TarnCache *cache)
 {

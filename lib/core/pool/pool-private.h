@@ -179,9 +179,9 @@ typedef struct
   /* Constant: the limit that the environment variable TARN_LIMIT sets, or 0 if it sets none.  The
    * field bytes never exceeds this limit. */
   gsize user_bytes;
-  /* The limit that the pool enforces now.  It is higher than the limit in the field bytes if the
-   * program has lowered the limit below the bytes that the pool had, or if the pool could not
-   * return blocks to upstream.  It stays higher until a request fits within that limit again. */
+  /* The limit that the pool enforces now.  It is higher than the field bytes if the program has
+   * lowered the limit below the bytes that the pool had, or if the pool could not return blocks to
+   * upstream.  It stays higher until a request fits within the field bytes again. */
   gsize ceiling_bytes;
   gsize reserved_bytes; /* bytes that threads are just now allocating from upstream */
   /* The number of bytes that the program allocates without the pool, and has told the pool to count
@@ -255,7 +255,7 @@ typedef struct
 {
   GHashTable *table; /* maps a queue's handle to the TarnQueue */
   TarnQueue *latest; /* the queue that was looked up last; NULL: none */
-  guint n_unused;    /* number of queues in the table to which nothing has a reference */
+  guint n_unused;    /* number of queues in the table that have no references */
   GQueue unrecorded; /* a list of TarnQueue, linked by unrecorded_link */
   /* An array of TarnQueue: queues that the pool has removed from its table of arenas (TarnMet).
    * _tarn_pool_drop_released_queues () drops the references to them. */

@@ -1,11 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Chooses the cached ("held") blocks whose memory the pool returns to upstream, and their order.
- * The functions here only take the blocks out of the pool: they remove them from its bins and
- * counters, set their state to RETIRED, and link them by TarnBlock.below.  The caller holds the
- * pool's lock.  It releases the lock, and then returns the memory of the blocks to upstream
- * (upstream/give-back.c). */
+ * Chooses the cached ("held") blocks whose memory the pool returns to upstream.  The functions here
+ * only take the blocks out of the pool: they remove the blocks from bins and counters, set their
+ * state to RETIRED, and link them by TarnBlock.below in the order of their return.  The caller
+ * holds the pool's lock.  The caller then releases the lock, and returns the memory of the blocks
+ * to upstream (upstream/give-back.c). */
 
 #include "base/clock-private.h"
 #include "pool/cache-private.h"
@@ -83,8 +83,8 @@ find_done (const TarnPool *pool, TarnBlock *block)
 
 /* Continues the present search of the list of recorded blocks, which goes from the oldest block to
  * newer ones.  Returns the first block whose commands have completed.  Returns NULL at the end of
- * the list, or when @n_left, which it counts down, is 0.  Stores the block at which it stops in
- * searched_next. */
+ * the list, or when @n_left, which it counts down, is 0.  Stores in searched_next the block at
+ * which the search stops. */
 static TarnBlock *
 search_on (TarnPool *pool, guint *n_left)
 {
@@ -116,9 +116,10 @@ get_oldest (TarnBlock *ready, TarnBlock *done)
  * most @keep_bytes bytes, when the next of these blocks came to its bin after the time @since, or
  * when none of them is left.
  *
- * If the queues are far behind, there are many recorded blocks, and almost each free comes here. So
- * passes at most MAX_UNDONE recorded blocks that commands still use.  The next call continues the
- * search there.  A new search begins if events may have completed since the last one began. */
+ * If the queues are far behind, there are many recorded blocks, and almost each free calls this
+ * function.  So a call skips at most MAX_UNDONE recorded blocks that commands still use, and the
+ * next call continues the search after these.  A new search begins if events may have completed
+ * since the last search began. */
 static void
 take_oldest (TarnPool *pool, gint64 since, gsize keep_bytes, TarnBlock ***end)
 {
@@ -138,7 +139,7 @@ take_oldest (TarnPool *pool, gint64 since, gsize keep_bytes, TarnBlock ***end)
     {
       TarnBlock *newer = _tarn_block_get_age (block)->newer;
 
-      take (pool, block, end); /* this moves searched_next on */
+      take (pool, block, end); /* take () moves searched_next from this block to the next one */
       if (block == ready)
         ready = newer;
       else
@@ -226,7 +227,7 @@ get_bound (const TarnPool *pool)
 
 /* Returns the most bytes that the pool's own bins may hold.  This is the bound on held bytes, less
  * the most bytes in transfer bins (for blocks that threads hand over).  If the program has set the
- * bound, it is also less the bytes for which thread caches have capacity. */
+ * bound, the function also subtracts the bytes for which thread caches have capacity. */
 gsize
 _tarn_pool_get_room (const TarnPool *pool)
 {
@@ -284,10 +285,10 @@ _tarn_pool_needs_recorded (const TarnPool *pool)
              || (is_to_expire (pool) && is_expired (oldest, _tarn_clock_now ())));
 }
 
-/* Takes the blocks that the pool has held for a long time out of the pool, because each of them
- * keeps memory of the heap in use.  Appends them to a list, so that the caller returns their memory
- * to the heap.  Then moves the blocks in thread caches to the bins.  If these blocks stay there for
- * a long time, a later call takes them.
+/* Removes from the pool the blocks that it has held for a long time, because each of them keeps
+ * memory of the heap in use.  Appends them to a list, so that the caller returns their memory to
+ * the heap.  Then moves the blocks in thread caches to the bins.  If these blocks stay in the bins
+ * for a long time, a later call removes them.
  *
  * Does nothing if less than TARN_USUAL_IDLE_TIME / TARN_LOOKS has passed since the function last
  * looked for such blocks. */
@@ -303,9 +304,9 @@ take_expired (TarnPool *pool, TarnBlock ***end)
   _tarn_pool_flush (pool);
 }
 
-/* Takes blocks out of the pool: those that it has held for a long time, and, if the bins hold more
- * bytes than they may, the oldest ones.  Returns them as a list, so that the caller returns their
- * memory to upstream.  Returns NULL if there are none. */
+/* Removes blocks from the pool: those that it has held for a long time, and also the oldest ones if
+ * the bins hold more bytes than they may.  Returns these blocks as a list, so that the caller
+ * returns their memory to upstream.  Returns NULL if there are none. */
 TarnBlock *
 _tarn_pool_take_excess (TarnPool *pool)
 {
@@ -324,7 +325,7 @@ _tarn_pool_take_excess (TarnPool *pool)
   return blocks;
 }
 
-/* Takes blocks out of the pool: those that it has held for a long time, and the oldest ones while
+/* Removes blocks from the pool: those that it has held for a long time, and also the oldest ones if
  * the bins hold more bytes than they may.  Returns a list of these blocks, followed by the blocks
  * of the list @blocks, which the caller has already taken out of the pool. */
 TarnBlock *

@@ -12,7 +12,7 @@
  * function, does not make the request try again.
  *
  * A request also waits while another thread's call is allocating memory from upstream or returning
- * memory to upstream.  Such a call may end without freeing a block: it fails, and upstream may have
+ * memory to upstream.  If such a call fails, it frees no block, but upstream may afterwards have
  * more free memory than during the call.  So the end of such a call counts as a free. */
 
 #include "pool/cache-private.h"
@@ -145,11 +145,11 @@ _tarn_room_end_attempt (const TarnRoomWait *wait)
   current = wait->outer;
 }
 
-/* Waits until another thread frees memory of one of the pools for which the request waits.  A free
- * since the latest attempt to allocate began counts, too: then the function returns TRUE at once.
- * Returns FALSE if @end_time passes without a free, or if no memory is in use that other threads
- * could free.  @end_time is a time of g_get_monotonic_time (), or G_MAXINT64 to wait without
- * end. */
+/* Waits until another thread frees memory of one of the pools for which the request waits.  If
+ * another thread has freed memory since the beginning of the latest attempt to allocate, returns
+ * TRUE at once.  Returns FALSE if @end_time passes without a free, or if no memory is in use that
+ * other threads could free.  @end_time is a time of g_get_monotonic_time (), or G_MAXINT64 to wait
+ * without end. */
 gboolean
 _tarn_room_await (const TarnRoomWait *wait, gint64 end_time)
 {
@@ -188,11 +188,11 @@ _tarn_pool_tell_waiting (TarnPool *pool)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Wakes the requests that wait for memory of a pool, after the calling thread has ended a call that
- * has allocated no memory from upstream, or returned none to upstream.  Does nothing if the thread
- * itself waits for memory of the pool, and the call was a part of its latest attempt.  Otherwise
- * waiting requests that all fail would wake each other again and again.  When such a request gives
- * up, it wakes the others (end ()).  The caller holds the pool's lock. */
+/* Wakes the requests that wait for memory of a pool, after a call to upstream has ended without
+ * effect: the call has allocated no memory, or returned none.  Does nothing if the calling thread
+ * itself waits for memory of the pool, and made the call in its latest attempt.  Otherwise waiting
+ * requests that all fail would wake each other again and again.  When such a request gives up, it
+ * wakes the others (end ()).  The caller holds the pool's lock. */
 void
 _tarn_pool_note_failed_call (TarnPool *pool)
 {

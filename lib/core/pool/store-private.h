@@ -13,9 +13,9 @@
 #include "allocator/block-private.h"
 
 /* A batch: blocks of one bin that a thread moved from its cache to the bin together.  Another
- * thread, if its own cache may have so many blocks, takes the whole batch at once.  If the pool has
- * no lists by age, this other thread need not walk the batch while it holds the pool's lock.  A
- * walk would be slow, because the block structs are still in another processor's caches. */
+ * thread takes the whole batch at once if its own cache has room for it.  If the pool has no lists
+ * by age, this other thread need not walk the batch while it holds the pool's lock.  A walk would
+ * be slow, because the block structs are still in another processor's caches. */
 typedef struct
 {
   TarnBlock *last;
@@ -81,8 +81,8 @@ typedef struct
   /* The block for which the pool next asks the driver whether the block's event has completed, or
    * NULL to begin with the oldest block of the list. */
   TarnBlock *asked_next;
-  /* The block at which a search for blocks whose events have completed goes on, or NULL: no search
-   * is under way. */
+  /* The block at which the present search for blocks with completed events continues, or NULL: no
+   * search is under way. */
   TarnBlock *searched_next;
   gsize bytes; /* the sum of alloc_size over the list */
 } TarnAges;
@@ -146,8 +146,8 @@ typedef struct
    * recorded block might serve it. */
   guint n_recorded[TARN_RECORDED_COUNTS];
   /* Atomic: TRUE if a thread that takes no lock should call _tarn_pool_look_after (), which does
-   * the pool's periodic work.  A free sets this if the pool should now return blocks to upstream
-   * whose frees recorded an event. */
+   * the pool's periodic work.  A free sets this if the pool should now return recorded blocks
+   * (whose frees recorded an event) to upstream. */
   gboolean has_late;
   /* TRUE: the events of some recorded blocks may have completed since the last search for such
    * blocks began (TarnAges.searched_next) */

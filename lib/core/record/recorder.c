@@ -425,7 +425,8 @@ close_in_child (void)
 {
   if (recorder.file >= 0)
     close (recorder.file);
-  /* A child of this child must not close the descriptor: by then, it may belong to another file. */
+  /* A child of this child must not close the descriptor again, because by then it may be another
+   * file's. */
   recorder.file = -1;
 }
 

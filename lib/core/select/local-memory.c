@@ -109,8 +109,8 @@ write_explanation (const TarnLocalMemory *memory, const Array *array, guint axis
 }
 
 /* Updates @worst, the worst bank conflict found so far, if @multiplicity work items conflict in
- * @bank.  If these are more than in @worst, replaces @worst by the conflict in @bank.  If the
- * numbers are equal, keeps the conflict whose text is greater by strcmp (). */
+ * @bank.  If these are more work items than in @worst, replaces @worst by the conflict in @bank.
+ * If the numbers are equal, keeps the conflict whose text is greater by strcmp (). */
 static void
 consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis,
                    guint bank, guint multiplicity)
@@ -127,8 +127,7 @@ consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *
 }
 
 /* Finds the worst bank conflict for work items that access successive elements along @axis (see
- * find_element ()).  Stores this conflict in @worst if it is worse than the conflict that @worst
- * has. */
+ * find_element ()).  Stores this conflict in @worst if it is worse than the one in @worst. */
 static void
 check_axis (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis)
 {
