@@ -7,13 +7,13 @@
 
 #include "tarn-run-options.h"
 
-#include <errno.h>
-#include <glib/gstdio.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/debug-words-private.h"
 #include "common/limit-private.h"
+#include "file.h"
 #include "output.h"
 
 #define PROGRAM "tarn-run"
@@ -149,30 +149,21 @@ check_debug (const gchar *text, GError **error)
   return settings.flags != 0 || refuse (error, "--debug names nothing to look for, such as all");
 }
 
-/* Refuses a recording that could not be written, because the program would run for nothing.  The
- * layer replaces an existing file. */
+/* Checks the name of a recording.  A name with %p is not checked, because each process has a file
+ * of its own. */
 static gboolean
-check_trace (const gchar *path, GError **error)
+check_trace (const gchar *name, GError **error)
 {
-  g_autofree gchar *folder = g_path_get_dirname (path);
-
-  if (path[0] == '\0')
-    return refuse (error, "--trace: '' is not a file name");
-  if (g_file_test (path, G_FILE_TEST_IS_DIR))
-    return refuse (error, "--trace: '%s' is a folder", path);
-  if (g_access (folder, W_OK) != 0)
-    return refuse (error, "--trace: cannot write to the folder '%s': %s", folder,
-                   g_strerror (errno));
-  return TRUE;
+  return strstr (name, "%p") != NULL || file_check_writable ("--trace", name, error);
 }
 
+/* Checks the program last: if an option lacks its value, the option has taken the program's name,
+ * and the message should be about the option. */
 static gboolean
 check_options (Options *options, GError **error)
 {
   gsize bytes;
 
-  if (options->program == NULL)
-    return refuse (error, "no program to run; see %s --help", PROGRAM);
   if (options->trace != NULL && !check_trace (options->trace, error))
     return FALSE;
   if (options->debug != NULL && options->no_pool)
@@ -184,8 +175,10 @@ check_options (Options *options, GError **error)
                                        : check_single (options, error)))
     return FALSE;
   /* Checks only the syntax.  The layer computes a limit that is a share of each device's memory. */
-  return options->limit == NULL
-         || _tarn_parse_limit ("--limit", options->limit, G_MAXSIZE, &bytes, error);
+  if (options->limit != NULL
+      && !_tarn_parse_limit ("--limit", options->limit, G_MAXSIZE, &bytes, error))
+    return FALSE;
+  return options->program != NULL || refuse (error, "no program to run; see %s --help", PROGRAM);
 }
 
 static GOptionContext *

@@ -55,7 +55,7 @@ describe_options (Options *options)
     { "print", 'p', 0, G_OPTION_ARG_NONE, &options->print, "Print all events, one per line", NULL },
     { "json", 'j', 0, G_OPTION_ARG_NONE, &options->json,
       "Print JSON; with --print, an object per line", NULL },
-    { "csv", 0, 0, G_OPTION_ARG_NONE, &options->csv, "Make a trace for tarn-bench", NULL },
+    { "csv", 0, 0, G_OPTION_ARG_NONE, &options->csv, "Print requests and frees as CSV", NULL },
     { "chrome", 0, 0, G_OPTION_ARG_NONE, &options->chrome,
       "Make JSON for Perfetto and Chrome's viewer", NULL },
     { "pytorch", 0, 0, G_OPTION_ARG_NONE, &options->pytorch,

@@ -124,8 +124,8 @@ free_unready (const TarnCudaMemoryAllocator *self, CUdeviceptr address, gsize si
   if (status == TARN_CUDA_SUCCESS || status == TARN_CUDA_ERROR_CONTEXT_IS_DESTROYED
       || status == TARN_CUDA_ERROR_DEINITIALIZED)
     return;
-  _tarn_cuda_set_error_for_size (&error, driver, "cuMemFreeAsync", status, size);
-  g_message ("cuMemFreeAsync: %" G_GSIZE_FORMAT " bytes may be lost: %s", size, error->message);
+  _tarn_cuda_set_error (&error, driver, "cuMemFreeAsync", status);
+  g_message ("%s: %" G_GSIZE_FORMAT " bytes may be lost", error->message, size);
 }
 
 gboolean

@@ -119,7 +119,7 @@ call_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
 
 /* Frees memory in its context.  Returns FALSE with an error if the memory cannot be freed. */
 static gboolean
-free_in_context (const TarnCudaMemoryAllocator *self, TarnMemory memory, gsize size, GError **error)
+free_in_context (const TarnCudaMemoryAllocator *self, TarnMemory memory, GError **error)
 {
   TarnCudaScope scope;
   unsigned int status;
@@ -128,11 +128,7 @@ free_in_context (const TarnCudaMemoryAllocator *self, TarnMemory memory, gsize s
     return FALSE;
   status = call_free (self, memory);
   _tarn_cuda_context_leave (&self->home.context, &scope);
-  if (status == TARN_CUDA_SUCCESS)
-    return TRUE;
-  _tarn_cuda_set_error_for_size (error, self->home.context.driver, kinds[self->kind].free, status,
-                                 size);
-  return FALSE;
+  return _tarn_cuda_check (self->home.context.driver, kinds[self->kind].free, status, error);
 }
 
 static void
@@ -141,15 +137,14 @@ memory_free (gpointer user_data, TarnMemory memory, gsize size)
   TarnCudaMemoryAllocator *self = user_data;
   g_autoptr (GError) error = NULL;
 
-  if (memory.address == 0 || free_in_context (self, memory, size, &error))
+  if (memory.address == 0 || free_in_context (self, memory, &error))
     return;
   if (g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     count_lost (self, size, error);
   /* At exit the driver may be gone already, and all memory with it.  In this case this function
    * logs no message. */
   else if (!g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED))
-    g_message ("%s: %" G_GSIZE_FORMAT " bytes may be lost: %s", kinds[self->kind].free, size,
-               error->message);
+    g_message ("%s: %" G_GSIZE_FORMAT " bytes may be lost", error->message, size);
 }
 
 /* Makes a suballocation: computes an address within @memory.  No driver call makes a suballocation

@@ -299,6 +299,25 @@ leave_everything (void)
     }
 }
 
+/* The message about memory that could not be freed names the call once. */
+static void
+test_lost_memory (void)
+{
+  CUcontext context = tarn_cuda_make_default_context (NULL, NULL);
+  g_autoptr (TarnAllocator) allocator
+      = cuda_allocator_new (TARN_TESTING_CUDA_HOST_MEMORY, context, NULL);
+  TarnBlock *block = tarn_allocator_allocate (allocator, 1000, NULL);
+
+  g_assert_nonnull (block);
+  fake->fail ("cuMemFreeHost", 1, FALSE, FAKE_CUDA_OUT_OF_MEMORY);
+  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_MESSAGE,
+                         "cuMemFreeHost: CUDA_ERROR_OUT_OF_MEMORY (2): 1000 bytes may be lost");
+  tarn_block_free (block);
+  g_test_assert_expected_messages ();
+  fake->fail (NULL, 0, FALSE, 0);
+  tarn_cuda_context_release (context);
+}
+
 /* The driver's own handlers were the first, as they are if a library opens it. */
 static void
 clear_what_is_left (void)
@@ -355,6 +374,7 @@ main (int argc, char **argv)
 
       g_test_add_data_func (path, &scenarios[i], test_scenario);
     }
+  g_test_add_func ("/cuda/failures/lost-memory", test_lost_memory);
   g_test_add_data_func ("/cuda/at-exit/handler", GINT_TO_POINTER (TRUE), test_at_exit);
   g_test_add_data_func ("/cuda/at-exit/destructor", GINT_TO_POINTER (FALSE), test_at_exit);
   return g_test_run ();

@@ -183,6 +183,54 @@ test_commands (void)
   turns_clear (&turns);
 }
 
+/* Page-locked memory is read when the copy is done, and other memory when it is put on the stream.
+ */
+static void
+test_upload (void)
+{
+  CUcontext context = create_context ();
+  CUdeviceptr address = allocate (8);
+  guint pageable = 1, found[2] = { 0, 0 };
+  guint *locked;
+
+  SUCCEED (cuMemHostAlloc ((void **) &locked, sizeof *locked, 0));
+  *locked = 1;
+  fake->put_work (NULL);
+  SUCCEED (cuMemcpyHtoDAsync_v2 (address, locked, 4, NULL));
+  SUCCEED (cuMemcpyHtoDAsync_v2 (address + 4, &pageable, 4, NULL));
+  *locked = 2;
+  pageable = 2;
+  fake->finish_work (NULL);
+  SUCCEED (cuMemcpyDtoH_v2 (found, address, 8));
+  g_assert_cmpuint (found[0], ==, 2);
+  g_assert_cmpuint (found[1], ==, 1);
+  ASSERT_STATUS (cuMemcpyHtoDAsync_v2 (address, locked, 9, NULL), FAKE_CUDA_INVALID_VALUE);
+  ASSERT_STATUS (cuMemcpyHtoDAsync_v2 (address, NULL, 4, NULL), FAKE_CUDA_INVALID_VALUE);
+  SUCCEED (cuMemFreeHost (locked));
+  SUCCEED (cuCtxDestroy_v2 (context));
+}
+
+static void
+test_gone_source (void)
+{
+  CUdeviceptr address;
+  gpointer locked;
+
+  if (!g_test_subprocess ())
+    {
+      assert_crash ("*cuMemcpyHtoDAsync: the memory is gone*");
+      return;
+    }
+  create_context ();
+  address = allocate (4);
+  SUCCEED (cuMemHostAlloc (&locked, 4, 0));
+  create_context ();
+  fake->put_work (NULL);
+  SUCCEED (cuMemcpyHtoDAsync_v2 (address, locked, 4, NULL));
+  SUCCEED (cuMemFreeHost (locked));
+  fake->finish_work (NULL);
+}
+
 /* Freeing waits for the streams of the memory's own context, and not for those of others. */
 static void
 test_gone_memory (void)
@@ -562,6 +610,8 @@ main (int argc, char **argv)
     { "/cuda/fake/streams/destroyed", test_destroyed_stream },
     { "/cuda/fake/streams/synchronize", test_synchronize },
     { "/cuda/fake/streams/commands", test_commands },
+    { "/cuda/fake/streams/upload", test_upload },
+    { "/cuda/fake/streams/gone-source", test_gone_source },
     { "/cuda/fake/streams/gone-memory", test_gone_memory },
     { "/cuda/fake/streams/host-function", test_host_function },
     { "/cuda/fake/streams/host-function/none", test_no_host_function },

@@ -23,8 +23,8 @@ options () { # PROGRAM
 
 manual_has_options () { # PROGRAM
   for option in $(options "$1"); do
-    sed 's/\\-/-/g' "$top_srcdir/doc/man/$1.1" | grep -q "^\.B.*$option\b" || {
-      echo "$option is missing"
+    sed 's/\\-/-/g' "$top_srcdir/doc/man/$1.1" | grep -A 1 '^\.TP' | grep -q "^\.B.*$option\b" || {
+      echo "$option has no paragraph of its own"
       return 1
     }
   done

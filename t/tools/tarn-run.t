@@ -67,10 +67,15 @@ done
 check "--debug ''" refuses "--debug names nothing to look for" --debug=
 check "--debug exit=9" refuses "--debug names nothing to look for" --debug exit=9
 check "--debug --no-pool" refuses "--no-pool" --debug all --no-pool
-check "--trace ''" refuses "--trace: '' is not a file name" --trace=
-check "--trace with a folder" refuses "--trace: '$scratch' is a folder" --trace="$scratch"
-check "--trace in a folder that is not there" \
-  refuses "--trace: cannot write to the folder '$scratch/none': No such file" --trace="$scratch/none/x"
+check "--trace ''" refuses "--trace: there is no name" --trace=
+check "--trace of no folder" refuses "--trace $scratch/none/x: there is no folder '$scratch/none'" \
+  --trace "$scratch/none/x"
+lacks_value () { # OPTION: that takes the program for its value
+  status_is 2 "$runner" "$1" ./program && grep -q -F -e "$1: './program' is " "$scratch/err"
+}
+for option in --debug --limit; do
+  check "$option without a value" lacks_value $option
+done
 
 sees () { # EXPECTED ARGUMENT...: of the variables
   wanted=$1
@@ -97,8 +102,7 @@ looks () {
 check "--debug" looks
 is_absolute () {
   # shellcheck disable=SC2016
-  (cd "$scratch" && mkdir some && here=$(pwd -P) \
-    && status_is 0 "$runner" --trace some/file sh -c 'echo "$TARN_TRACE"' && prints "$here/some/file")
+  status_is 0 "$runner" --trace some-file sh -c 'echo "$TARN_TRACE"' && prints "$(pwd -P)/some-file"
 }
 check "--trace is where we are" is_absolute
 overrides_settings () {

@@ -4,7 +4,7 @@
 #
 # bootstrap: which packages it installs for each command, what it says where it cannot, when it
 # configures again, and what it shows of tests.  Nothing is installed or built: what it calls is
-# replaced, and writes a log.  Where bare-tree takes its Debian from.
+# replaced, and writes a log.  Where bare-tree takes its Debian from.  debian/make-orig and a signal.
 . "$(dirname "$0")/../lib/tap.sh"
 
 bin=$scratch/bin
@@ -343,4 +343,18 @@ fi
 MIRROR=http://mirror.example/debian
 export MIRROR
 check "bare-tree: MIRROR" takes stable "$MIRROR"
+
+# A signal while debian/make-orig works.
+leaves_nothing () {
+  mkdir -p "$scratch/killing" "$scratch/temporary" || return
+  printf '#!/bin/sh\nkill $PPID\n' >"$scratch/killing/autoreconf" && chmod +x "$scratch/killing/autoreconf" || return
+  ! PATH=$scratch/killing:$PATH TMPDIR=$scratch/temporary \
+    with_signals sh "$top_srcdir/debian/make-orig" "$scratch/orig.tar.xz" \
+    && [ -z "$(ls "$scratch/temporary")" ]
+}
+if [ -e "$top_srcdir/debian/make-orig" ] && git -C "$top_srcdir" rev-parse HEAD >/dev/null 2>&1; then
+  check "debian/make-orig: a signal leaves no folder behind" leaves_nothing
+else
+  skip "debian/make-orig: a signal leaves no folder behind" "this is no git checkout"
+fi
 done_testing

@@ -22,11 +22,22 @@ typedef struct
   gsize size;         /* the number of bytes that the command accesses */
   unsigned int value; /* the value that is written */
   void *to;           /* the destination of a read; NULL if the command writes */
+  const void *from;   /* the source of a write; NULL if the command writes @value */
+  gboolean is_locked; /* TRUE if @from is page-locked memory, which must exist when it is read */
   CUdevice device;    /* the device of the stream */
   /* the unique number of the allocation that had the memory when the command was put on its stream;
    * 0 if the memory is not a pool's */
   guint64 allocation;
 } Access;
+
+static gboolean
+is_page_locked (const void *pointer)
+{
+  TarnTestingCudaMemory memory;
+
+  return fake_find_memory ((CUdeviceptr) (guintptr) pointer, &memory)
+         && memory.kind == TARN_TESTING_CUDA_HOST_MEMORY;
+}
 
 /* Runs a command that accesses memory.  The caller holds the lock. */
 static void
@@ -35,14 +46,32 @@ run_access (gpointer data)
   const Access *access = data;
   guint8 *bytes;
 
-  if (!fake_find_bytes (access->address, access->size, access->device, &bytes))
+  if (!fake_find_bytes (access->address, access->size, access->device, &bytes)
+      || (access->is_locked && !is_page_locked (access->from)))
     g_error ("%s: the memory is gone before the command is done", access->function);
   if (access->allocation != 0)
     fake_check_ready (access->function, access->address, access->allocation);
   if (access->to != NULL)
     memcpy (access->to, bytes, access->size);
-  for (gsize i = 0; access->to == NULL && i < access->size; i += sizeof access->value)
-    memcpy (bytes + i, &access->value, sizeof access->value);
+  else if (access->from != NULL)
+    memcpy (bytes, access->from, access->size);
+  else
+    for (gsize i = 0; i < access->size; i += sizeof access->value)
+      memcpy (bytes + i, &access->value, sizeof access->value);
+}
+
+/* Copies a command for a stream.  A source that is not page-locked is copied behind the command,
+ * because the program may change it as soon as the call returns. */
+static Access *
+copy_access (const Access *access)
+{
+  gboolean takes_source = access->from != NULL && !access->is_locked;
+  Access *copy = g_malloc (sizeof *copy + (takes_source ? access->size : 0));
+
+  *copy = *access;
+  if (takes_source)
+    copy->from = memcpy (copy + 1, access->from, access->size);
+  return copy;
 }
 
 /* Puts a command that accesses memory on a stream, or adds it to the graph if the stream is being
@@ -53,7 +82,6 @@ put_access (CUstream handle, Access access)
   const Context *context;
   Stream *stream;
   guint8 *bytes;
-  Access *copy;
   Status status = fake_find_stream (access.function, handle, &stream);
 
   if (status == FAKE_CUDA_SUCCESS)
@@ -70,9 +98,7 @@ put_access (CUstream handle, Access access)
       fake_capture_do (fake_get_capture (stream), run_access, &access, sizeof access);
       return FAKE_CUDA_SUCCESS;
     }
-  copy = g_new (Access, 1);
-  *copy = access;
-  fake_stream_do (stream, run_access, copy);
+  fake_stream_do (stream, run_access, copy_access (&access));
   return FAKE_CUDA_SUCCESS;
 }
 
@@ -83,8 +109,10 @@ cuMemsetD32Async (CUdeviceptr to, unsigned int value, size_t n, CUstream stream)
   LOCKED;
   REQUIRE (to % sizeof value == 0 && n <= G_MAXSIZE / sizeof value, FAKE_CUDA_INVALID_VALUE);
 
-  return put_access (stream,
-                     (Access){ "cuMemsetD32Async", to, n * sizeof value, value, NULL, -1, 0 });
+  return put_access (stream, (Access){ .function = "cuMemsetD32Async",
+                                       .address = to,
+                                       .size = n * sizeof value,
+                                       .value = value });
 }
 
 Status
@@ -94,7 +122,22 @@ cuMemcpyDtoHAsync_v2 (void *to, CUdeviceptr from, size_t size, CUstream stream)
   LOCKED;
   REQUIRE (to != NULL, FAKE_CUDA_INVALID_VALUE);
 
-  return put_access (stream, (Access){ "cuMemcpyDtoHAsync", from, size, 0, to, -1, 0 });
+  return put_access (
+      stream, (Access){ .function = "cuMemcpyDtoHAsync", .address = from, .size = size, .to = to });
+}
+
+Status
+cuMemcpyHtoDAsync_v2 (CUdeviceptr to, const void *from, size_t size, CUstream stream)
+{
+  ENTER (cuMemcpyHtoDAsync);
+  LOCKED;
+  REQUIRE (from != NULL, FAKE_CUDA_INVALID_VALUE);
+
+  return put_access (stream, (Access){ .function = "cuMemcpyHtoDAsync",
+                                       .address = to,
+                                       .size = size,
+                                       .from = from,
+                                       .is_locked = is_page_locked (from) });
 }
 
 /* Calls of host functions.  Each host function runs in its own thread.  Meanwhile the stream of the

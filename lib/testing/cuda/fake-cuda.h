@@ -208,6 +208,8 @@ enum
      (CUdeviceptr to, unsigned int value, size_t n, CUstream stream))                              \
   F (cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2,                                                      \
      (void *to, CUdeviceptr from, size_t size, CUstream stream))                                   \
+  F (cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2,                                                      \
+     (CUdeviceptr to, const void *from, size_t size, CUstream stream))                             \
   F (cuLaunchHostFunc, cuLaunchHostFunc, (CUstream stream, void (*function) (void *), void *data)) \
   F (cuStreamCreate, cuStreamCreate, (CUstream * stream, unsigned int flags))                      \
   F (cuStreamDestroy, cuStreamDestroy_v2, (CUstream stream))                                       \
