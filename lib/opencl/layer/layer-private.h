@@ -997,9 +997,6 @@ cl_mem _tarn_layer_serve_image (cl_context handle, cl_mem_flags flags,
  * released, not cached. */
 void _tarn_layer_image_free (LayerContext *context, TarnBlock *block, gboolean ends);
 
-/* Returns all cached images to the driver. */
-void _tarn_layer_trim_images (LayerContext *context);
-
 /* Releases the pool of images of a context that is being freed. */
 void _tarn_layer_images_clear (LayerContext *context);
 
@@ -1131,7 +1128,8 @@ gboolean _tarn_layer_forget_maps (LayerBuffer *self);
   F (clSetKernelArg)                                                                               \
   F (clEnqueueNDRangeKernel)                                                                       \
   F (clEnqueueTask)                                                                                \
-  F (clGetExtensionFunctionAddressForPlatform) /* layer.c */
+  F (clGetExtensionFunctionAddressForPlatform) /* layer.c */                                       \
+  F (clGetExtensionFunctionAddress)
 
 /* Declares the layer's functions, such as layer_clCreateBuffer (), with the parameters of the
  * driver's functions. */
