@@ -274,9 +274,28 @@ ends (const TarnOpenclDevice *device, OpenclState *state)
   program_end (&program);
 }
 
+/* A context in which the program requests nothing keeps no idle memory: the next request in another
+ * context returns it. */
+static void
+idle_beside (const TarnOpenclDevice *device, OpenclState *state)
+{
+  cl_context other = opencl_context_new (device);
+  guint64 before;
+
+  layer->reset ();
+  takes (state->context, 0, 10 * LARGE, NULL);
+  takes (other, 0, LARGE, NULL);
+  before = layer->get_live_bytes ();
+  faults_advance_clock (11 * G_TIME_SPAN_SECOND);
+  takes (other, 0, LARGE, NULL);
+  g_assert_cmpuint (layer->get_live_bytes (), <=, before - 10 * LARGE);
+  g_assert_cmpint (clReleaseContext (other), ==, CL_SUCCESS);
+}
+
 static const OpenclCase cases[] = { { "/layer/budget/fits", fits },
                                     { "/layer/budget/makes-room", makes_room },
                                     { "/layer/budget/ends", ends },
+                                    { "/layer/budget/idle-beside", idle_beside },
                                     { "/layer/budget/images-make-room", images_make_room },
                                     { "/layer/budget/out-of-order", out_of_order } };
 
