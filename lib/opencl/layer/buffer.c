@@ -117,6 +117,13 @@ destroy_part (LayerBuffer *self)
   release (self->whole);
 }
 
+/* Returns TRUE if no buffer comes from the context's pools any more: see destroy_whole (). */
+static gboolean
+serves_no_more (const LayerContext *context)
+{
+  return _tarn_layer_is_blind () || __atomic_load_n (&context->ended, __ATOMIC_ACQUIRE);
+}
+
 /* Frees the memory of a buffer or an image from a pool.  For a buffer, also releases the driver's
  * sub-buffer.  @data: the record of the buffer or image.  Drops a reference to the record. */
 static void
@@ -131,24 +138,25 @@ free_memory (gpointer data)
       _tarn_layer_sub_free (self->context, g_steal_pointer (&self->sub));
       tarn_block_free (self->block);
     }
-  if (_tarn_layer_is_blind ())
+  if (serves_no_more (self->context))
     _tarn_layer_context_trim (self->context);
 }
 
 /* Destroys a buffer or an image from a pool.  Keeps a buffer's sub-buffer as a spare for a later
- * buffer, except in three cases:
+ * buffer, except in four cases:
  * - TARN_DEBUG checks the context's buffers: the debug thread then releases the sub-buffer.
  * - The buffer was still mapped when the program released it.  The driver may have recorded the map
  *   with the sub-buffer.
  * - The layer is blind, that is, the program uses functions of extensions that the layer does not
  *   know.  Commands that the layer did not see may use the sub-buffer.  From then on, new buffers
- *   come from the driver, not from a pool. */
+ *   come from the driver, not from a pool.
+ * - The program has released the context. */
 static void
 destroy_whole (LayerBuffer *self)
 {
   if (_tarn_layer_is_debugged (self->context))
     _tarn_layer_debug_defer (free_memory, _tarn_layer_ref (self));
-  else if (!self->is_image && !self->was_mapped && !_tarn_layer_is_blind ())
+  else if (!self->is_image && !self->was_mapped && !serves_no_more (self->context))
     {
       _tarn_layer_sub_keep (self->context, g_steal_pointer (&self->sub));
       tarn_block_free (self->block);

@@ -434,18 +434,18 @@ layer_clGetContextInfo (cl_context handle, cl_context_info name, size_t size, vo
 }
 
 /* Prepares the record of a context for the time after the program has released the context.  The
- * context's buffers keep the context alive in the driver, so the layer keeps the context's record
- * until the buffers are gone.  Frees the sub-buffers and images that the layer has cached for the
- * context.  Makes the driver call back when the commands of the context's queues are done, because
- * the program may make no more calls in which the layer could poll them. */
+ * context's buffers, queues and kernels keep the context alive in the driver, so the layer keeps
+ * the context's record until they are gone.  The pools serve no more requests, so they return their
+ * cached memory now, and free_memory () in buffer.c returns what is freed later.  Makes the driver
+ * call back when the commands of the context's queues are done, because the program may make no
+ * more calls in which the layer could poll them. */
 static void
 end_context (LayerContext *self)
 {
   g_autoptr (GPtrArray) queues = NULL;
 
   __atomic_store_n (&self->ended, TRUE, __ATOMIC_RELEASE);
-  _tarn_layer_drop_spares (self);
-  _tarn_layer_trim_images (self);
+  _tarn_layer_context_trim (self);
   queues = list_queues (self);
   for (guint i = 0; i < queues->len; i++)
     {

@@ -6,7 +6,9 @@
  * without a call of the driver.  But as long as a block is cached, its piece, a large buffer of the
  * driver, cannot return to the driver.  So the layer looks at the number of cached bytes LOOKS
  * times within MAX_AGE.  The least number that it saw is a number of bytes that no request needed
- * in that time, so the layer frees that many cached bytes. */
+ * in that time, so the layer frees that many cached bytes.  The layer looks at the pools of a
+ * context when the program requests memory there.  At the same time it trims the pools of other
+ * contexts in which the program has requested nothing for MAX_AGE. */
 
 #include "layer-private.h"
 
@@ -52,6 +54,51 @@ _tarn_layer_get_held_bytes (TarnPool *pool)
   return stats.held_bytes;
 }
 
+/* Returns the record of a context's pool number @i.  The last one is the pool of images. */
+static LayerIdle *
+get_idle (LayerContext *context, guint i)
+{
+  return i < LAYER_N_KINDS ? &context->idle[i] : &context->image_idle;
+}
+
+/* Returns TRUE if the program has requested memory in a context, but not for MAX_AGE.  Then forgets
+ * the requests, so that the next call returns FALSE unless there is another one.  If a request in
+ * another thread is forgotten, too, the next one looks at its pool early. */
+static gboolean
+try_end_use (LayerContext *context, gint64 now)
+{
+  gint64 latest = 0;
+
+  for (guint i = 0; i <= LAYER_N_KINDS; i++)
+    {
+      gint64 look_at = __atomic_load_n (&get_idle (context, i)->look_at, __ATOMIC_RELAXED);
+
+      latest = MAX (latest, look_at);
+    }
+  if (latest == 0 || now - latest < MAX_AGE)
+    return FALSE;
+  for (guint i = 0; i <= LAYER_N_KINDS; i++)
+    __atomic_store_n (&get_idle (context, i)->look_at, 0, __ATOMIC_RELAXED);
+  return TRUE;
+}
+
+/* Trims the pools of the contexts in which the program has requested no memory for MAX_AGE: such a
+ * context does not look at its own pools.  If TARN_DEBUG checks a context's buffers, its pools keep
+ * the released buffers, so that it finds uses of them. */
+static void
+trim_idle_contexts (gint64 now)
+{
+  g_autoptr (GPtrArray) contexts = _tarn_layer_list_all (LAYER_CONTEXT);
+
+  for (guint i = 0; i < contexts->len; i++)
+    {
+      LayerContext *context = g_ptr_array_index (contexts, i);
+
+      if (!_tarn_layer_is_debugged (context) && try_end_use (context, now))
+        _tarn_layer_context_trim (context);
+    }
+}
+
 void
 _tarn_layer_drop_unneeded (LayerContext *context, TarnPool *pool, LayerIdle *self, gint64 now)
 {
@@ -59,6 +106,7 @@ _tarn_layer_drop_unneeded (LayerContext *context, TarnPool *pool, LayerIdle *sel
 
   if (!try_begin_look (self, now))
     return;
+  trim_idle_contexts (now);
   _tarn_layer_drop_old_spares (context, now);
   held = _tarn_layer_get_held_bytes (pool);
   unneeded = note_held (context, self, held, now);

@@ -162,15 +162,6 @@ find_images (LayerContext *context)
   return context->images;
 }
 
-void
-_tarn_layer_trim_images (LayerContext *context)
-{
-  TarnPool *images = find_images (context);
-
-  if (images != NULL)
-    tarn_pool_trim (images, 0);
-}
-
 /* Frees cached images, about @wanted bytes in all, and returns TRUE.  Returns FALSE if no image is
  * cached.  The pool of buffers calls this function when it needs memory: see
  * tarn_pool_add_reclaim_func (). */

@@ -307,7 +307,9 @@ typedef struct
 /* A pool's record of how many of its cached bytes no request has needed lately: see idle.c. */
 typedef struct
 {
-  gint64 look_at TARN_WHOLE; /* atomic: monotonic time of the next look at the cached bytes */
+  /* Atomic: monotonic time of the next look at the cached bytes; 0 if the pool has served no
+   * request, or none since the layer trimmed it because of that. */
+  gint64 look_at TARN_WHOLE;
   /* The least number of cached bytes since the time @since.  Guarded by the context's lock. */
   gsize least_bytes;
   gint64 since; /* guarded by the context's lock: monotonic time at which @least_bytes was reset */
@@ -576,8 +578,8 @@ gsize _tarn_layer_find_shift (LayerContext *context, cl_mem piece);
 /* Functions of idle.c */
 
 /* Returns to the driver the memory that the pool has cached for ten seconds and that no request has
- * needed.  Does nothing if it is too early to look at the pool's cached bytes again.  @now:
- * monotonic time. */
+ * needed, and all that pools cache of contexts without a request for ten seconds.  Does nothing if
+ * it is too early to look at the pool's cached bytes again.  @now: monotonic time. */
 void _tarn_layer_drop_unneeded (LayerContext *context, TarnPool *pool, LayerIdle *self, gint64 now);
 
 /* Returns the number of bytes that a pool caches. */
@@ -997,9 +999,6 @@ cl_mem _tarn_layer_serve_image (cl_context handle, cl_mem_flags flags,
  * released, not cached. */
 void _tarn_layer_image_free (LayerContext *context, TarnBlock *block, gboolean ends);
 
-/* Returns all cached images to the driver. */
-void _tarn_layer_trim_images (LayerContext *context);
-
 /* Releases the pool of images of a context that is being freed. */
 void _tarn_layer_images_clear (LayerContext *context);
 
@@ -1131,7 +1130,8 @@ gboolean _tarn_layer_forget_maps (LayerBuffer *self);
   F (clSetKernelArg)                                                                               \
   F (clEnqueueNDRangeKernel)                                                                       \
   F (clEnqueueTask)                                                                                \
-  F (clGetExtensionFunctionAddressForPlatform) /* layer.c */
+  F (clGetExtensionFunctionAddressForPlatform) /* layer.c */                                       \
+  F (clGetExtensionFunctionAddress)
 
 /* Declares the layer's functions, such as layer_clCreateBuffer (), with the parameters of the
  * driver's functions. */

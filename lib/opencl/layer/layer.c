@@ -171,11 +171,13 @@ may_use_buffers (const gchar *name)
   return TRUE;
 }
 
-void *CL_API_CALL
-layer_clGetExtensionFunctionAddressForPlatform (cl_platform_id platform, const char *name)
+/* Returns the function that the program gets when it asks for a function by its name.  @function:
+ * the driver's answer.  Makes the layer blind if the layer does not know the function, and the
+ * function may use buffers. */
+static void *
+choose (const char *name, void *function)
 {
   static gboolean once;
-  void *function = _tarn_layer_driver->clGetExtensionFunctionAddressForPlatform (platform, name);
   void *own = function != NULL && name != NULL ? find_own (name) : NULL;
 
   if (own != NULL || function == NULL || name == NULL || !may_use_buffers (name))
@@ -186,6 +188,20 @@ layer_clGetExtensionFunctionAddressForPlatform (cl_platform_id platform, const c
                     "driver's from now on",
                     name);
   return function;
+}
+
+void *CL_API_CALL
+layer_clGetExtensionFunctionAddressForPlatform (cl_platform_id platform, const char *name)
+{
+  return choose (name,
+                 _tarn_layer_driver->clGetExtensionFunctionAddressForPlatform (platform, name));
+}
+
+/* The function of OpenCL 1.1, which names no platform. */
+void *CL_API_CALL
+layer_clGetExtensionFunctionAddress (const char *name)
+{
+  return choose (name, _tarn_layer_driver->clGetExtensionFunctionAddress (name));
 }
 
 /* The functions that the loader calls */

@@ -20,6 +20,8 @@
  * layer prints whether there was one, and whether its event was released before it had ended.
  * - One that refuses the second box that it is to copy (clEnqueueCopyBufferRect ()), if
  *   BELOW_BOXES is set.
+ * - One with an extension, if BELOW_KNOWS is set: clGetExtensionFunctionAddress () finds a function
+ *   of any name.
  *
  * All but those of NVIDIA's driver and of shared virtual memory hold for programs of one thread. */
 
@@ -312,6 +314,13 @@ below_enqueue_svm_free (cl_command_queue queue, cl_uint n, void *addresses[],
   return CL_SUCCESS;
 }
 
+static void *CL_API_CALL
+below_get_function (const char *name)
+{
+  (void) name;
+  return (void *) below_svm_free; /* nobody calls it */
+}
+
 static void __attribute__ ((destructor)) print (void)
 {
   fprintf (stderr,
@@ -353,6 +362,8 @@ clInitLayer (cl_uint n_entries, const cl_icd_dispatch *target, cl_uint *n_return
   dispatch.clReleaseMemObject = below_release_object;
   if (getenv ("BELOW_BOXES") != NULL)
     dispatch.clEnqueueCopyBufferRect = below_copy_box;
+  if (getenv ("BELOW_KNOWS") != NULL)
+    dispatch.clGetExtensionFunctionAddress = below_get_function;
   svm_fails = way != NULL && strcmp (way, "fails") == 0;
   if (way != NULL)
     {

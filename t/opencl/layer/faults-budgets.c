@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * The layer over a driver with a budget: as much fits as without the layer, and idle memory goes
- * back to whoever asks the driver. */
+ * back to whoever asks the driver, and with its context. */
 
 #include "faults.h"
 
@@ -245,8 +245,57 @@ out_of_order (const TarnOpenclDevice *device, OpenclState *state)
   program_end (&program);
 }
 
+/* A context that the program has released keeps no idle memory, although other objects of the
+ * program keep the context: neither what was idle at its release, nor what is released later. */
+static void
+ends (const TarnOpenclDevice *device, OpenclState *state)
+{
+  cl_int status = CL_SUCCESS;
+  Program program = { .context = opencl_context_new (device) };
+  guint64 before, most;
+
+  (void) state;
+  layer->reset ();
+  before = layer->get_live_bytes ();
+  make_queue (&program, 0, device->device, &status);
+  make_buffer (&program, 0, 10 * LARGE, &status);
+  make_buffer (&program, 1, 10 * LARGE, &status);
+  make_buffer (&program, 2, SIZE, &status);
+  g_assert_cmpint (status, ==, CL_SUCCESS);
+  most = layer->get_live_bytes () - before;
+  program_release (&program.buffers[0], &status);
+  g_assert_cmpint (clReleaseContext (program.context), ==, CL_SUCCESS);
+  program.context = NULL;
+  g_assert_cmpuint (layer->get_live_bytes () - before, <=, most - 10 * LARGE);
+  program_release (&program.buffers[1], &status);
+  g_assert_cmpuint (layer->get_live_bytes () - before, <=, most - 20 * LARGE);
+  program_release (&program.buffers[2], &status);
+  g_assert_cmpuint (layer->get_live_bytes (), ==, before);
+  program_end (&program);
+}
+
+/* A context in which the program requests nothing keeps no idle memory: the next request in another
+ * context returns it. */
+static void
+idle_beside (const TarnOpenclDevice *device, OpenclState *state)
+{
+  cl_context other = opencl_context_new (device);
+  guint64 before;
+
+  layer->reset ();
+  takes (state->context, 0, 10 * LARGE, NULL);
+  takes (other, 0, LARGE, NULL);
+  before = layer->get_live_bytes ();
+  faults_advance_clock (11 * G_TIME_SPAN_SECOND);
+  takes (other, 0, LARGE, NULL);
+  g_assert_cmpuint (layer->get_live_bytes (), <=, before - 10 * LARGE);
+  g_assert_cmpint (clReleaseContext (other), ==, CL_SUCCESS);
+}
+
 static const OpenclCase cases[] = { { "/layer/budget/fits", fits },
                                     { "/layer/budget/makes-room", makes_room },
+                                    { "/layer/budget/ends", ends },
+                                    { "/layer/budget/idle-beside", idle_beside },
                                     { "/layer/budget/images-make-room", images_make_room },
                                     { "/layer/budget/out-of-order", out_of_order } };
 

@@ -3,6 +3,7 @@
  *
  * What clGetMemObjectInfo () says, and which buffers there are not. */
 
+#define CL_USE_DEPRECATED_OPENCL_1_1_APIS
 #include "promises.h"
 
 #define N_PLACES 5
@@ -327,6 +328,18 @@ alignment (World *world)
   OK (clReleaseKernel (kernel));
 }
 
+/* A driver that knows a function of this name may use buffers in it: see BELOW_KNOWS in below.c. */
+static void
+old_functions (World *world)
+{
+  cl_mem buffer;
+
+  clGetExtensionFunctionAddress ("clEnqueueSomethingPOCL");
+  buffer = promise_filled (world, 100, 4);
+  printf ("%zu wrong\n", promise_read_wrong (world->queue, buffer, 0, 100, 4, 0));
+  OK (clReleaseMemObject (buffer));
+}
+
 const Promise promises_info[] = { { "info", info, FALSE },
                                   { "info-again", info_again, FALSE },
                                   { "info-queries", info_queries, FALSE },
@@ -334,4 +347,5 @@ const Promise promises_info[] = { { "info", info, FALSE },
                                   { "errors", errors, FALSE },
                                   { "properties", properties, FALSE },
                                   { "alignment", alignment, FALSE },
+                                  { "old-functions", old_functions, FALSE },
                                   { NULL, NULL, FALSE } };
