@@ -2,10 +2,11 @@
  * SPDX-License-Identifier: MIT */
 
 /**
- * @file Memory resources for libraries over NVIDIA's CCCL (libcu++, Thrust, CUB). Such libraries
- * take any type that satisfies the concept cuda::mr::resource. This header needs the headers of
- * CCCL 2.2 or later, and of the CUDA runtime. The program need not be linked with a library of CUDA
- * for it.
+ * @file
+ * Memory resources for libraries over NVIDIA's CCCL (libcu++, Thrust, CUB). Such libraries take
+ * any type that satisfies the concept cuda::mr::resource. This header needs the headers of CCCL
+ * 2.2 or later, and of the CUDA runtime. The program need not be linked with a library of CUDA for
+ * it.
  *
  * Before CCCL 3.1 the concepts of memory resources were experimental. This header enables them by
  * LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE. So include it before any header of CCCL, or

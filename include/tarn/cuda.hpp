@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: MIT */
 
 /**
- * @file libtarn-cuda for C++17: owners of device memory, page-locked memory and managed memory, and
+ * @file
+ * libtarn-cuda for C++17: owners of device memory, page-locked memory and managed memory, and
  * pools of such memory. The header only wraps the functions of <tarn/cuda.h>; their documentation
  * also applies here. <tarn/tarn.hpp> documents how errors are reported. Like <tarn/cuda.h>, this
  * header does not need CUDA's toolkit.

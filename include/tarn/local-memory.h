@@ -14,7 +14,7 @@
 G_BEGIN_DECLS
 
 /**
- * The banks of a device's local memory (shared memory in CUDA's terms). Work items that access
+ * The banks of a device's local memory (in CUDA: shared). Work items that access
  * different places in one bank at the same time have to take turns.
  *
  * @since 0.1

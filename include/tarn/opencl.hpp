@@ -2,9 +2,10 @@
  * SPDX-License-Identifier: MIT */
 
 /**
- * @file libtarn-opencl for C++17: owners of buffers, images and shared virtual memory, and pools of
- * such memory. The header only wraps the functions of <tarn/opencl.h>; their documentation also
- * applies here. <tarn/tarn.hpp> documents how errors are reported.
+ * @file
+ * libtarn-opencl for C++17: owners of buffers, images and shared virtual memory, and pools of such
+ * memory. The header only wraps the functions of <tarn/opencl.h>; their documentation also applies
+ * here. <tarn/tarn.hpp> documents how errors are reported.
  */
 
 #ifndef TARN_OPENCL_HPP

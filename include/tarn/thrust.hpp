@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: MIT */
 
 /**
- * @file Vectors of Thrust in a pool's memory, and temporary memory for Thrust's algorithms. This
- * header needs Thrust's headers.
+ * @file
+ * Vectors of Thrust in a pool's memory, and temporary memory for Thrust's algorithms. This header
+ * needs Thrust's headers.
  *
  *     tarn::cuda::thrust_resource resource (pool, stream);
  *     tarn::cuda::thrust_vector<float> numbers (1000, &resource);
