@@ -43,6 +43,19 @@ gsize tarn_debug_check (void);
 void tarn_debug_note_free (TarnBlock *block);
 
 /**
+ * Reports that the program uses a block that it has already given up. A library that frees its
+ * user's blocks later, and calls tarn_debug_note_free(), can report such uses. Logs a g_critical ()
+ * that names the block, the calling thread and its stack, and the threads that allocated the block
+ * and gave it up. The use counts as a mistake, as in tarn_debug_check(). If the pool is not
+ * debugged (tarn_pool_is_debugged()), the call does nothing.
+ *
+ * @param block  a block in use; NULL is allowed. Any thread may call it, while no thread frees the
+ *               block.
+ * @since 0.1
+ */
+void tarn_debug_report_use (TarnBlock *block);
+
+/**
  * Returns TRUE if a pool's blocks are debugged. TARN_DEBUG or TarnPoolOptions.debug turns debugging
  * on. Such a pool holds no blocks, and it reads and fills memory when a block is allocated and
  * freed.

@@ -351,6 +351,24 @@ test_noted (const MistakesMemory *memory, gpointer state)
   g_test_assert_expected_messages ();
 }
 
+/* A library reports a use of a block that it has not freed yet. */
+static void
+test_reported (const MistakesMemory *memory, gpointer state)
+{
+  TarnPool *pool = make_pool (memory, state);
+  TarnBlock *block = ask (pool, SIZE);
+  gsize n = tarn_debug_check ();
+
+  tarn_debug_report_use (NULL);
+  tarn_debug_note_free (block);
+  expect (SIZE, "used after it was freed\n  used by thread ", "\n  freed by thread *\n*#0 0x*");
+  tarn_debug_report_use (block);
+  g_assert_cmpuint (tarn_debug_check (), ==, n + 1);
+  tarn_block_free (block);
+  tarn_pool_unref (pool);
+  g_test_assert_expected_messages ();
+}
+
 const Mistake mistakes[] = {
   { "mistakes/none", test_none },
   { "mistakes/written-behind", test_behind },
@@ -367,5 +385,6 @@ const Mistake mistakes[] = {
   { "mistakes/unquarantined", test_unquarantined },
   { "mistakes/trimmed", test_trimmed },
   { "mistakes/noted", test_noted },
+  { "mistakes/reported", test_reported },
 };
 const gsize n_mistakes = G_N_ELEMENTS (mistakes);

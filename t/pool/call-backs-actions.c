@@ -222,6 +222,7 @@ act_debug (World *world)
 
   tarn_debug_check ();
   tarn_debug_note_free (block);
+  tarn_debug_report_use (block);
   tarn_block_free (block);
   tarn_pool_is_debugged (world->pool);
 }

@@ -270,6 +270,7 @@ static gpointer value;
   X (tarn_clock_set, QUIET, (NULL))                                                                \
   X (tarn_debug_check, QUIET, ())                                                                  \
   X (tarn_debug_note_free, QUIET, (w->block))                                                      \
+  X (tarn_debug_report_use, QUIET, (w->block))                                                     \
   X (tarn_error_is_no_memory, QUIET, (NULL))                                                       \
   X (tarn_error_quark, QUIET, ())                                                                  \
   X (tarn_get_version, QUIET, ())                                                                  \

@@ -80,7 +80,7 @@ typedef struct
   gboolean has_gap;
   TarnMemory backing;
   guint32 tag, stack, thread;
-  guint32 freed_stack, freed_thread; /* freed_thread is 0 until the block is freed */
+  guint32 freed_stack, freed_thread; /* freed_thread is 0 until the block is freed or noted */
   gboolean is_freed;                 /* TRUE if the block is in quarantine */
   /* TRUE if the program has freed the block, but commands may still use it.  The block's memory
    * then stays allocated. */
@@ -153,6 +153,10 @@ void _tarn_debug_end_pool (TarnAllocator *upstream);
 /* Finds the block at @memory, and calls _tarn_guarded_note_free () for it.  Does nothing if the
  * pool is not debugged, or if the block is unknown or freed already. */
 void _tarn_debug_note_free (TarnAllocator *upstream, TarnMemory memory);
+/* Reports that the calling thread uses the block at @memory although the program has given it up
+ * (_tarn_debug_note_free ()).  Does nothing if the pool is not debugged, or if the block is unknown
+ * or freed already. */
+void _tarn_debug_report_use (TarnAllocator *upstream, TarnMemory memory);
 /* Marks a block as stuck: the program has freed it, but its memory cannot be returned upstream.  So
  * the block is not reported as a leak. */
 void _tarn_debug_note_stuck (TarnAllocator *upstream, TarnMemory memory);
@@ -266,6 +270,9 @@ TarnFindings *_tarn_findings_new (void);
 void _tarn_findings_add (TarnFindings *findings, const TarnGuarded *self,
                          const TarnDebugBlock *block, const gchar *format, ...)
     G_GNUC_PRINTF (4, 5);
+/* Adds a finding: the calling thread uses a block that the program has given up. */
+void _tarn_findings_add_use (TarnFindings *findings, const TarnGuarded *self,
+                             const TarnDebugBlock *block);
 void _tarn_findings_add_unknown (TarnFindings *findings, const TarnGuarded *self, TarnMemory memory,
                                  gsize size);
 /* Logs and counts all findings of a list, and frees the list. */

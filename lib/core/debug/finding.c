@@ -118,7 +118,7 @@ append_history (GString *text, const TarnDebugBlock *block)
 {
   g_string_append_printf (text, "\n  allocated by thread %u", block->thread);
   _tarn_finding_append_stack (text, block->stack);
-  if (!block->is_freed)
+  if (block->freed_thread == 0)
     return;
   g_string_append_printf (text, "\n  freed by thread %u", block->freed_thread);
   _tarn_finding_append_stack (text, block->freed_stack);
@@ -145,6 +145,17 @@ _tarn_findings_add (TarnFindings *findings, const TarnGuarded *self, const TarnD
   va_end (args);
   append_history (text, block);
   g_ptr_array_add (findings, g_string_free (text, FALSE));
+}
+
+void
+_tarn_findings_add_use (TarnFindings *findings, const TarnGuarded *self,
+                        const TarnDebugBlock *block)
+{
+  g_autoptr (GString) stack = g_string_new (NULL);
+
+  _tarn_finding_append_stack (stack, _tarn_stack_take ());
+  _tarn_findings_add (findings, self, block, "used after it was freed\n  used by thread %u%s",
+                      _tarn_record_get_thread (), stack->str);
 }
 
 void

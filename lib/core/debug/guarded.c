@@ -592,6 +592,24 @@ _tarn_debug_note_free (TarnAllocator *upstream, TarnMemory memory)
 }
 
 void
+_tarn_debug_report_use (TarnAllocator *upstream, TarnMemory memory)
+{
+  TarnGuarded *self = upstream->user_data;
+  TarnFindings *findings;
+  const TarnDebugBlock *block;
+
+  if (upstream->given == NULL)
+    return;
+  findings = _tarn_findings_new ();
+  _tarn_mutex_lock (&self->lock);
+  block = g_hash_table_lookup (self->blocks, &memory.address);
+  if (block != NULL && !block->is_freed)
+    _tarn_findings_add_use (findings, self, block);
+  _tarn_mutex_unlock (&self->lock);
+  _tarn_findings_report (findings);
+}
+
+void
 _tarn_debug_note_stuck (TarnAllocator *upstream, TarnMemory memory)
 {
   TarnGuarded *self = upstream->user_data;

@@ -306,14 +306,32 @@ _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
   _tarn_pool_unlock_and_give_back (pool, _tarn_pool_end_use (pool, NULL, block), FALSE);
 }
 
-void
-tarn_debug_note_free (TarnBlock *block)
+/* Gets the allocator that debugs a block, or NULL if the block is not debugged. */
+static TarnAllocator *
+get_debugger (const TarnBlock *block)
 {
   const TarnPool *pool;
 
   if (block == NULL || block->source->klass->trace_class != TARN_TRACE_POOL || _tarn_forked ())
-    return;
+    return NULL;
   pool = _tarn_pool_of (block->source);
-  if (pool->policy.is_debugged)
-    _tarn_debug_note_free (pool->upstream, block->memory);
+  return pool->policy.is_debugged ? pool->upstream : NULL;
+}
+
+void
+tarn_debug_note_free (TarnBlock *block)
+{
+  TarnAllocator *debugger = get_debugger (block);
+
+  if (debugger != NULL)
+    _tarn_debug_note_free (debugger, block->memory);
+}
+
+void
+tarn_debug_report_use (TarnBlock *block)
+{
+  TarnAllocator *debugger = get_debugger (block);
+
+  if (debugger != NULL)
+    _tarn_debug_report_use (debugger, block->memory);
 }

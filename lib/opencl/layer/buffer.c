@@ -80,7 +80,10 @@ _tarn_layer_buffer_find_retained (cl_mem handle)
 {
   LAYER_AUTO LayerBuffer *self = _tarn_layer_find (LAYER_BUFFER, handle);
 
-  return self != NULL && _tarn_layer_try_retain (self) ? g_steal_pointer (&self) : NULL;
+  if (self != NULL && _tarn_layer_try_retain (self))
+    return g_steal_pointer (&self);
+  _tarn_layer_debug_report_use (handle);
+  return NULL;
 }
 
 void
@@ -131,6 +134,7 @@ free_memory (gpointer data)
 {
   LAYER_AUTO LayerBuffer *self = data;
 
+  _tarn_layer_debug_forget_end (self);
   if (self->is_image)
     _tarn_layer_image_free (self->context, self->block, self->was_mapped);
   else
@@ -651,7 +655,8 @@ layer_clRetainMemObject (cl_mem object)
   LAYER_AUTO LayerBuffer *self = _tarn_layer_find (LAYER_BUFFER, object);
 
   if (self == NULL)
-    return _tarn_layer_driver->clRetainMemObject (object);
+    return _tarn_layer_debug_report_use (object) ? CL_INVALID_MEM_OBJECT
+                                                 : _tarn_layer_driver->clRetainMemObject (object);
   _tarn_layer_retain (self);
   return CL_SUCCESS;
 }
@@ -662,7 +667,8 @@ layer_clReleaseMemObject (cl_mem object)
   LAYER_AUTO LayerBuffer *self = _tarn_layer_find (LAYER_BUFFER, object);
 
   if (self == NULL)
-    return _tarn_layer_driver->clReleaseMemObject (object);
+    return _tarn_layer_debug_report_use (object) ? CL_INVALID_MEM_OBJECT
+                                                 : _tarn_layer_driver->clReleaseMemObject (object);
   release (self);
   return CL_SUCCESS;
 }

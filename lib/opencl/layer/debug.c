@@ -7,8 +7,11 @@
  * must not wait.  So a thread of the layer, the debug thread, checks and frees the buffers.  The
  * program's commands never delay this thread, because no command uses these buffers any more.
  *
- * The mutex @lock guards all static variables of this file.  Invariant: n_left is the number of
- * tasks in @tasks, plus 1 while the debug thread runs a task. */
+ * Until then, the file keeps a table of the released buffers, and reports calls of the program that
+ * use one of them.
+ *
+ * The mutex @lock guards all static variables of this file, except has_ended.  Invariant: n_left is
+ * the number of tasks in @tasks, plus 1 while the debug thread runs a task. */
 
 #include "layer-private.h"
 
@@ -223,9 +226,76 @@ _tarn_layer_debug_check_guards (const LayerContext *context)
   __atomic_store_n (&next, end + CHECK_SHARE * (end - begin), __ATOMIC_RELEASE);
 }
 
+/* The released buffers whose memory the layer has not freed yet.  The keys are the handles.  The
+ * table has no references to the buffers.  NULL until a buffer with checks is released. */
+static GHashTable *ended;
+static gboolean has_ended; /* atomic: TRUE once there is a table */
+
+/* Adds a released buffer to the table. */
+static void
+add_ended (LayerBuffer *buffer)
+{
+  TARN_LOCKED (&lock);
+
+  if (ended == NULL)
+    ended = g_hash_table_new (NULL, NULL);
+  g_hash_table_insert (ended, buffer->base.handle, buffer);
+  __atomic_store_n (&has_ended, TRUE, __ATOMIC_RELEASE);
+}
+
 void
 _tarn_layer_debug_note_end (LayerBuffer *buffer)
 {
-  if (buffer->block != NULL && _tarn_layer_is_debugged (buffer->context))
-    tarn_debug_note_free (buffer->block);
+  if (buffer->block == NULL || !_tarn_layer_is_debugged (buffer->context))
+    return;
+  tarn_debug_note_free (buffer->block);
+  add_ended (buffer);
+}
+
+void
+_tarn_layer_debug_forget_end (LayerBuffer *buffer)
+{
+  TARN_LOCKED (&lock);
+
+  if (ended == NULL || g_hash_table_lookup (ended, buffer->base.handle) != buffer)
+    return;
+  g_hash_table_remove (ended, buffer->base.handle);
+  while (buffer->n_reports > 0)
+    _tarn_cond_wait (&changed, &lock);
+}
+
+/* Finds a released buffer, and keeps its block from being freed until end_report (). */
+static LayerBuffer *
+begin_report (cl_mem handle)
+{
+  TARN_LOCKED (&lock);
+  LayerBuffer *buffer = g_hash_table_lookup (ended, handle);
+
+  if (buffer != NULL)
+    buffer->n_reports++;
+  return buffer;
+}
+
+static void
+end_report (LayerBuffer *buffer)
+{
+  TARN_LOCKED (&lock);
+
+  buffer->n_reports--;
+  _tarn_cond_broadcast (&changed);
+}
+
+gboolean
+_tarn_layer_debug_report_use (cl_mem handle)
+{
+  LayerBuffer *buffer;
+
+  if (handle == NULL || !__atomic_load_n (&has_ended, __ATOMIC_ACQUIRE))
+    return FALSE;
+  buffer = begin_report (handle);
+  if (buffer == NULL)
+    return FALSE;
+  tarn_debug_report_use (buffer->block);
+  end_report (buffer);
+  return TRUE;
 }

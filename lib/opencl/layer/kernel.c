@@ -199,6 +199,8 @@ layer_clSetKernelArg (cl_kernel handle, cl_uint index, size_t size, const void *
 
       memcpy (&object, value, sizeof object);
       buffer = object != NULL ? _tarn_layer_find (LAYER_BUFFER, object) : NULL;
+      if (buffer == NULL)
+        _tarn_layer_debug_report_use (object);
     }
   set_buffer (self, index, buffer);
   return status;
@@ -220,6 +222,8 @@ begin_launch (LayerCommand *command, cl_command_queue queue, cl_kernel kernel, c
 
       if (buffer != NULL && _tarn_layer_try_retain (buffer))
         retained[n++] = _tarn_layer_ref (buffer);
+      else if (buffer != NULL)
+        _tarn_layer_debug_report_use (buffer->base.handle);
     }
   _tarn_layer_command_begin_retained (command, queue, retained, n, event);
 }

@@ -516,10 +516,15 @@ gboolean _tarn_layer_is_debugged (const LayerContext *context);
 /* These functions begin and end the checks of a context's buffers by TARN_DEBUG. */
 void _tarn_layer_debug_begin (LayerContext *context);
 void _tarn_layer_debug_end (LayerContext *context);
-/* Calls tarn_debug_note_free () for a buffer's block, if TARN_DEBUG checks the context's buffers:
- * the calling thread has released the last reference to the buffer, but another thread may free the
- * memory later. */
+/* Notes that the calling thread has released the last reference to a buffer, if TARN_DEBUG checks
+ * the context's buffers.  Another thread may free the buffer's memory later, and calls
+ * _tarn_layer_debug_forget_end () before, which waits for reports about the buffer. */
 void _tarn_layer_debug_note_end (LayerBuffer *buffer);
+void _tarn_layer_debug_forget_end (LayerBuffer *buffer);
+/* Call this if the program uses a handle that is not in the layer's table.  If it is the handle of
+ * a released buffer whose memory is not freed yet, reports the use as a mistake of the program, and
+ * returns TRUE.  The driver would accept the handle, because the layer still has a reference. */
+gboolean _tarn_layer_debug_report_use (cl_mem handle);
 /* Makes the layer's debug thread call a function.  The thread calls such functions one after the
  * other.  They may wait, but a callback from the driver must not wait.  If the thread cannot be
  * started, the calling thread calls the function.  Does nothing in a child of fork (). */
@@ -927,6 +932,9 @@ struct _LayerBuffer
   guint parts; /* atomic: number of objects that are made of this buffer and not destroyed yet */
   guint waits; /* atomic: number of uses whose commands the ended buffer waits for; 1 more while the
                   layer is setting up these waits */
+
+  guint n_reports; /* guarded by the lock of debug.c: number of reports about this ended buffer that
+                      are being made, during which its block must not be freed */
 
   TarnMutex lock; /* guards all fields below */
   gboolean ended; /* TRUE if the program has no reference any more; after that no use is added */

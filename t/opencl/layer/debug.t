@@ -112,6 +112,12 @@ for platform in $("$promises" --platforms); do
   fi
   check "$on: nothing is said of images" is_right right-images
   check "$on: contexts that end while another thread looks at their blocks" is_right ending-contexts
+  used="$block: used after it was freed\$"
+  check "$on: read by a command after its release" is_found read-after-release "$used"
+  check "$on: ... with who released it" names_who_freed
+  check "$on: an argument of a kernel that is launched after its release" is_named launched-after-release "$used"
+  check "$on: made an argument of a kernel after its release" is_named set-after-release "$used"
+  check "$on: released twice" is_named released-twice "$used"
   check "$on: images that nobody releases" is_named unreleased-images "pool 'images' over .*: 3 blocks are in use when the program ends, 1800 bytes\$"
   check "$on: a byte behind, at clFinish" dies behind-and-finish 137 "$block: written behind its end, at offset 1000"
   check "$on: buffers that nobody releases" is_named unreleased ": 2 blocks are in use when the program ends, 3000 bytes\$"

@@ -439,6 +439,92 @@ ending_contexts (void)
   OK (clReleaseMemObject (looked_at));
 }
 
+/* Makes a buffer, and a command that uses it and waits for @gate: the layer keeps the memory until
+ * the command is done. */
+static cl_mem
+make_gated (cl_event *gate)
+{
+  static const unsigned char zero;
+  cl_int status;
+  cl_mem buffer = make (CL_MEM_READ_WRITE, SIZE, NULL);
+
+  *gate = clCreateUserEvent (context, &status);
+  OK (status);
+  OK (clEnqueueFillBuffer (queue, buffer, &zero, 1, 0, SIZE, 1, gate, NULL));
+  OK (clFlush (queue));
+  return buffer;
+}
+
+static void
+open_gate (cl_event gate)
+{
+  OK (clSetUserEventStatus (gate, CL_COMPLETE));
+  OK (clFinish (queue));
+  OK (clReleaseEvent (gate));
+}
+
+static void
+read_after_release (void)
+{
+  unsigned char byte;
+  cl_event gate;
+  cl_mem buffer = make_gated (&gate);
+
+  OK (clReleaseMemObject (buffer));
+  clEnqueueReadBuffer (queue, buffer, CL_FALSE, 0, 1, &byte, 0, NULL, NULL);
+  open_gate (gate);
+}
+
+static cl_kernel
+make_kernel (cl_mem buffer)
+{
+  cl_int status, at = 3;
+  cl_kernel kernel = clCreateKernel (program, "write_byte", &status);
+
+  OK (status);
+  clSetKernelArg (kernel, 0, sizeof buffer, &buffer);
+  OK (clSetKernelArg (kernel, 1, sizeof at, &at));
+  return kernel;
+}
+
+/* Its kernel still has it as an argument. */
+static void
+launched_after_release (void)
+{
+  const size_t one = 1;
+  cl_event gate;
+  cl_mem buffer = make_gated (&gate);
+  cl_kernel kernel = make_kernel (buffer);
+
+  OK (clReleaseMemObject (buffer));
+  clEnqueueNDRangeKernel (queue, kernel, 1, NULL, &one, NULL, 0, NULL, NULL);
+  open_gate (gate);
+  OK (clReleaseKernel (kernel));
+}
+
+static void
+set_after_release (void)
+{
+  cl_event gate;
+  cl_mem buffer = make_gated (&gate);
+
+  OK (clReleaseMemObject (buffer));
+  OK (clReleaseKernel (make_kernel (buffer)));
+  open_gate (gate);
+}
+
+static void
+released_twice (void)
+{
+  cl_event gate;
+  cl_mem buffer = make_gated (&gate);
+
+  OK (clReleaseMemObject (buffer));
+  if (clReleaseMemObject (buffer) != CL_INVALID_MEM_OBJECT)
+    abort ();
+  open_gate (gate);
+}
+
 /* The commands are done, and nothing looked at the buffer since: clFinish () does. */
 static void
 write_and_wait (cl_mem buffer, cl_int at)
@@ -552,6 +638,10 @@ static const struct
                  { "called-back", called_back },
                  { "mapped", mapped },
                  { "after-release", after_release },
+                 { "read-after-release", read_after_release },
+                 { "launched-after-release", launched_after_release },
+                 { "set-after-release", set_after_release },
+                 { "released-twice", released_twice },
                  { "behind-and-abort", behind_and_abort },
                  { "behind-and-raise", behind_and_raise },
                  { "behind-and-fault", behind_and_fault },
