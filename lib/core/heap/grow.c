@@ -37,8 +37,8 @@ await_change (TarnHeap *heap, gsize size, GError **error)
   heap->n_waiting--;
   if (heap->is_changing)
     g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
-                 "%s is asked for %" G_GSIZE_FORMAT
-                 " bytes by what is called to get it more memory",
+                 "%s: %" G_GSIZE_FORMAT
+                 " bytes are requested by a function that the heap calls to get more memory",
                  heap->base.label, size);
   return !heap->is_changing;
 }
