@@ -246,22 +246,31 @@ add_ended (LayerBuffer *buffer)
 void
 _tarn_layer_debug_note_end (LayerBuffer *buffer)
 {
-  if (buffer->block == NULL || !_tarn_layer_is_debugged (buffer->context))
+  if (buffer->block == NULL || !_tarn_layer_is_debugged (buffer->context)
+      || !tarn_check_fork (NULL))
     return;
   tarn_debug_note_free (buffer->block);
   add_ended (buffer);
 }
 
-void
-_tarn_layer_debug_forget_end (LayerBuffer *buffer)
+/* Removes a buffer from the table, and waits until no report about the buffer is being made. */
+static void
+remove_ended (LayerBuffer *buffer)
 {
   TARN_LOCKED (&lock);
 
-  if (ended == NULL || g_hash_table_lookup (ended, buffer->base.handle) != buffer)
+  if (g_hash_table_lookup (ended, buffer->base.handle) != buffer)
     return;
   g_hash_table_remove (ended, buffer->base.handle);
   while (buffer->n_reports > 0)
     _tarn_cond_wait (&changed, &lock);
+}
+
+void
+_tarn_layer_debug_forget_end (LayerBuffer *buffer)
+{
+  if (__atomic_load_n (&has_ended, __ATOMIC_ACQUIRE))
+    remove_ended (buffer);
 }
 
 /* Finds a released buffer, and keeps its block from being freed until end_report (). */
@@ -290,7 +299,7 @@ _tarn_layer_debug_report_use (cl_mem handle)
 {
   LayerBuffer *buffer;
 
-  if (handle == NULL || !__atomic_load_n (&has_ended, __ATOMIC_ACQUIRE))
+  if (handle == NULL || !__atomic_load_n (&has_ended, __ATOMIC_ACQUIRE) || !tarn_check_fork (NULL))
     return FALSE;
   buffer = begin_report (handle);
   if (buffer == NULL)
