@@ -10,8 +10,9 @@
 
 #include "trace/map.h"
 
-/* Largest expanded recording in bytes.  A GByteArray cannot have more than 4 GiB. */
-#define MAX_EXPANDED ((gsize) 2 << 30)
+/* Largest expanded recording in bytes: 2 GiB, and less where addresses have 32 bits.  A larger one
+ * would not fit into a GByteArray, or not into memory. */
+#define MAX_EXPANDED MIN (G_MAXSIZE / 16, (gsize) 1 << 31)
 
 /* Bytes that expand () expands at a time. */
 #define PART ((gsize) 1 << 16)
