@@ -19,7 +19,7 @@
 
 #include "common/shorten-private.h"
 
-/* A test that was added to g_test. */
+/* A test that was added to GLib's test framework (g_test_add_data_func ()). */
 typedef struct
 {
   gchar *path;

@@ -139,7 +139,7 @@ struct _TarnBlock
   union
   {
     TarnUse *uses; /* the block's own array of uses; NULL until the first use */
-    /* If is_own is TRUE: the extent, a range of a heap's memory, that is the block's memory. */
+    /* If is_own is TRUE: the extent of a heap that is the block's memory. */
     struct _TarnExtent *extent;
   };
 } __attribute__ ((aligned (TARN_CACHE_LINE)));

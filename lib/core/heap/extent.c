@@ -291,7 +291,8 @@ put (TarnHeapRange *range, TarnExtent *extent)
   add_free (range, extent);
 }
 
-/* Functions whose caller holds the arena's lock in a read section, or the heap's lock */
+/* Functions whose caller either is in a read section and holds the arena's lock, or holds the
+ * heap's lock */
 
 /* Allocates an extent of @size bytes, a multiple of the heap's alignment, from a range.  Returns
  * NULL if no free extent is large enough. */

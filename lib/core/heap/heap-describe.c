@@ -23,8 +23,8 @@ tell_options (const TarnHeap *heap, TarnListener *listener)
                     G_N_ELEMENTS (properties) / 2);
 }
 
-/* Records the memory that the user of an extent got, unless that is just the extent's start
- * address. */
+/* Records the address that the user of an extent got, if it differs from the extent's start.  It
+ * differs for parts, which have addresses of their own. */
 void
 _tarn_heap_record_part (const TarnExtent *extent)
 {

@@ -316,9 +316,9 @@ struct _TarnArena
                             added to TarnHeap.stats yet; a negative change wraps around */
   gssize noted_bytes;    /* a threshold: when uncounted_bytes exceeds noted_bytes, a thread computes
                             the heap's peak of bytes in use again */
-  /* The number of extents that threads in read sections have taken from the arena, minus the number
-   * that they have freed, since this difference was last added to TarnHeap.n_unnamed.  A negative
-   * difference wraps around. */
+  /* The part of TarnHeap.n_unnamed that is not added to it yet: the number of extents that threads
+   * in read sections have taken from the arena, minus the number that they have freed.  A negative
+   * number wraps around. */
   gsize n_unnamed;
   /* Atomic; a list, linked by TarnExtent.next.  A thread that frees an extent while another thread
    * holds the arena's lock adds the extent to this list.  A later holder of the lock frees the

@@ -248,8 +248,9 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
     }
   ensure_room (pool);
   insert (pool, &met);
-  /* This shortage is one of the table, not of the heap's memory.  So if the shortage ends a period,
-   * the heap need not know the number of used queues (n_used). */
+  /* The table had no room for the queue.  This is a shortage of the table: the heap has memory.  So
+   * the heap does not get the number of used queues (n_used), even if this shortage ends a period
+   * of count_shortage (). */
   if (pool->met.was_full)
     count_shortage (pool, &n_used);
   _tarn_pool_open (pool, was_open);

@@ -485,8 +485,8 @@ _tarn_pool_pop_block (TarnPool *pool, TarnBin *bin, TarnBlock **link)
   return block;
 }
 
-/* Removes a block from its bin.  The caller makes sure that the block is in a list by age, because
- * only then TarnAge.above points to the block above this one in the bin. */
+/* Removes a block from its bin.  The block must be in a list by age: only then is TarnAge.above
+ * valid, which points to the block above this one in the bin. */
 void
 _tarn_pool_remove_block (TarnPool *pool, TarnBlock *block)
 {

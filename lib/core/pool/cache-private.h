@@ -99,7 +99,9 @@ typedef struct
  * that had no room for the block.  Then the notes begin anew. */
 typedef struct
 {
-  guint32 top;        /* bits of the address of the top block at the latest update of the notes */
+  /* Bits of the address of the block that was on top of the bin at the last update of these notes.
+   * If they have changed at the next update, the thread uses the bin. */
+  guint32 top;
   guint16 most;       /* the most blocks that the bin had at an update in the present window */
   guint8 has_changed; /* TRUE if the top block has changed in the present window */
   /* The number of windows in succession in which the top block has not changed, at most 255. */

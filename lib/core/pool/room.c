@@ -188,11 +188,11 @@ _tarn_pool_tell_waiting (TarnPool *pool)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Wakes the requests that wait for memory of a pool, after a call to upstream has ended without
- * effect: the call has allocated no memory, or returned none.  Does nothing if the calling thread
- * itself waits for memory of the pool, and made the call in its latest attempt.  Otherwise waiting
- * requests that all fail would wake each other again and again.  When such a request gives up, it
- * wakes the others (end ()).  The caller holds the pool's lock. */
+/* Wakes the requests that wait for memory of a pool, because a call to upstream has ended that has
+ * allocated nothing, or freed nothing.  Does nothing if the calling thread itself waits for memory
+ * of the pool, and made the call in its latest attempt: waiting requests that all fail would
+ * otherwise wake each other for ever.  When such a request gives up, it wakes the others (end ()).
+ * The caller holds the pool's lock. */
 void
 _tarn_pool_note_failed_call (TarnPool *pool)
 {

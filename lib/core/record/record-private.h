@@ -48,7 +48,7 @@ typedef enum
   TARN_FOLLOW_FOR_TAGS = 2,          /* the program called tarn_snapshot_set_follow () */
   TARN_FOLLOW_FOR_OUT_OF_MEMORY = 4, /* Tarn writes a snapshot when memory has run out */
   TARN_FOLLOW_FOR_SIGNAL = 8,        /* Tarn writes a snapshot at a signal */
-  TARN_FOLLOW_FOR_CHECKS = 16        /* pools check their invariants at intervals */
+  TARN_FOLLOW_FOR_CHECKS = 16        /* TARN_DEBUG checks pools at intervals */
 } TarnFollowReason;
 
 static inline gboolean

@@ -108,9 +108,9 @@ write_explanation (const TarnLocalMemory *memory, const Array *array, guint axis
   return g_string_free (g_steal_pointer (&text), FALSE);
 }
 
-/* Updates @worst, the worst bank conflict found so far, if @multiplicity work items conflict in
- * @bank.  If these are more work items than in @worst, replaces @worst by the conflict in @bank.
- * If the numbers are equal, keeps the conflict whose text is greater by strcmp (). */
+/* Compares a conflict of @multiplicity work items in @bank with @worst, the worst conflict found so
+ * far.  Replaces @worst if the new conflict has more work items, or if it has as many and its text
+ * is greater by strcmp (). */
 static void
 consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis,
                    guint bank, guint multiplicity)

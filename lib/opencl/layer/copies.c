@@ -230,9 +230,9 @@ has_valid_pitches (const Box *box, const size_t *region)
   return box->row >= region[0] && box->slice % box->row == 0 && box->slice / box->row >= region[1];
 }
 
-/* Copies a box from one buffer to another, usually by one command.  If one piece, a large buffer of
- * the driver, contains both buffers, and the layer copies within the piece, there are two cases in
- * which the function copies row by row:
+/* Copies a box from one buffer to another, usually by one command.  If both buffers are parts of
+ * one piece (a large buffer of the driver), and the layer copies within this piece, it copies row
+ * by row in two cases:
  * - The row or slice pitches of the two boxes differ.  OpenCL does not allow that within one
  *   buffer.  The driver does not see these pitches, so the function checks them.
  * - The driver reports an overlap, although the caller knows that the boxes do not overlap

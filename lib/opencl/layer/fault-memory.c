@@ -151,8 +151,8 @@ _tarn_layer_fault_restore (cl_mem object)
   {
     TARN_LOCKED (&lock);
 
-    /* If the table has lost the entry of @object, it may also have lost the entries of other
-     * objects in the chain.  Adds each lost entry again. */
+    /* The chain has @object, and the objects of which it is made.  Add the entries that the table
+     * has lost, beginning with the object that is made of no other. */
     for (guint i = n; i > 0; i--)
       {
         was_lost[i - 1] = g_hash_table_lookup (memories, chain[i - 1]) == NULL;

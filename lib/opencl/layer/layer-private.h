@@ -121,7 +121,7 @@ typedef enum
   LAYER_OF_HOST, /* the program asked for CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR */
   /* The buffer's context has several devices, or a device older than OpenCL 1.2. */
   LAYER_OF_DEVICES,
-  LAYER_FLAGS, /* the layer does not know the buffer's flags or properties */
+  LAYER_FLAGS, /* the buffer has flags or properties that the layer does not support */
   LAYER_TOO_LARGE,
   /* The program makes images of buffers, but the driver cannot make images of sub-buffers, and a
    * pool's buffers are sub-buffers. */
@@ -557,8 +557,7 @@ cl_int _tarn_layer_ask_part_flags (LayerContext *context, cl_mem_flags whole, cl
 gboolean _tarn_layer_ask_part_references (LayerContext *context);
 gboolean _tarn_layer_ask_map_references (LayerContext *context);
 
-/* Returns TRUE if the driver makes images of sub-buffers, or if it makes no images of buffers at
- * all. */
+/* Returns FALSE if the driver makes images of buffers, but not of sub-buffers. */
 gboolean _tarn_layer_ask_images (LayerContext *context);
 
 /* Returns TRUE if a CL_MEM_USE_HOST_PTR buffer at the host address of another buffer shares the
@@ -767,9 +766,8 @@ struct _LayerQueue
   /* Atomic: TRUE if the queue takes no more commands.  Then all its commands are done, or a marker
    * comes after them. */
   gboolean closed;
-  /* The uses (LayerUse: records of commands) of buffers that the program has released, ordered by
-   * the commands' numbers.  A use's buffer waits until all commands up to the use's number are
-   * done. */
+  /* The uses (LayerUse) of released buffers by commands of this queue, ordered by the commands'
+   * numbers.  Each of these buffers waits until all commands up to its use's number are done. */
   GQueue waiting;
   guint n_behind; /* atomic: number of uses in @waiting that come after the last marker */
   /* Atomic: the total size, in bytes, of the buffers in the uses that come after the last marker.
