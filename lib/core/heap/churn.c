@@ -29,7 +29,8 @@
 
 /* A budget is the number of requests that may still move segments, or that may still make pools
  * flush thread caches.  FIRST is the value of each budget in a new heap, and also its largest
- * value. */
+ * value.  With several queues, a request may subtract more than 1 from the budget of moves
+ * (get_cost_of_moves ()). */
 #define FIRST 64
 /* A budget of moves or flushes grows by 1 with each TIME_STEP (in microseconds) that passes, and
  * with each PEAK_STEP bytes by which the heap's peak of bytes in use rises. */
@@ -147,6 +148,17 @@ add_some (TarnHeap *heap)
   note_peak (&heap->churn, heap->stats.peak_used_bytes);
 }
 
+/* Returns the number that a request which moves segments subtracts from the budget of moves.  In
+ * virtual memory a move needs driver calls, and the threads of all queues wait meanwhile.  So the
+ * number is the number of queues there. */
+static guint
+get_cost_of_moves (const TarnHeap *heap)
+{
+  guint n_queues = _tarn_heap_has_addresses (heap) ? _tarn_heap_count_queues (heap) : 0;
+
+  return MAX (n_queues, 1);
+}
+
 /* Decides whether the heap moves segments for a request that lacks @missing bytes.  A heap may have
  * more bytes than its peak of bytes in use: the bytes above the peak are its room.  This function
  * may let the room grow; then it returns FALSE, and the heap may allocate fresh memory instead.
@@ -154,10 +166,12 @@ add_some (TarnHeap *heap)
 gboolean
 _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
 {
+  guint cost = get_cost_of_moves (heap);
+
   add_some (heap);
-  if (heap->churn.n_moves == 0)
+  if (heap->churn.n_moves < cost)
     return !add_room (heap, missing, target);
-  heap->churn.n_moves--;
+  heap->churn.n_moves -= cost;
   return TRUE;
 }
 

@@ -451,7 +451,7 @@ typedef struct
  * budget is spent, the heap may use extra memory instead. */
 typedef struct
 {
-  guint n_moves;   /* the number of requests that may still move segments */
+  guint n_moves;   /* the number of requests that may still move segments, with one queue */
   guint n_flushes; /* the number of requests that may still make pools flush thread caches */
   gint64 at;       /* the time when both budgets last grew because time had passed */
   /* The peak of bytes in use that the heap had when the budgets were last updated because of the
@@ -649,16 +649,22 @@ _tarn_heap_count_for_room (const TarnHeap *heap)
   return n_queues + (heap->arenas.length - n_queues) / TARN_FURTHER_ARENAS;
 }
 
+/* Returns the number of the heap's queues, without heap->nobody and the forgotten ones. */
+static inline guint
+_tarn_heap_count_queues (const TarnHeap *heap)
+{
+  return heap->all_queues.length - 1 - heap->forgotten_queues.length;
+}
+
 /* Computes the extra bytes that a heap may have for its arenas (TARN_ARENA_ROOM). */
 static inline guint64
 _tarn_heap_get_room_of_arenas (const TarnHeap *heap, guint64 peak)
 {
   guint64 n = _tarn_heap_count_for_room (heap); /* including the arena of heap->nobody */
   guint64 n_extra = n > 2 ? n - 2 : 0;
-  /* The number of queues that the heap has not forgotten, without heap->nobody. */
-  guint n_usable = heap->all_queues.length - 1 - heap->forgotten_queues.length;
+  guint n_queues = _tarn_heap_count_queues (heap);
 
-  return MAX (MIN (n_usable, heap->churn.turns) * TARN_ARENA_ROOM,
+  return MAX (MIN (n_queues, heap->churn.turns) * TARN_ARENA_ROOM,
               MIN (n_extra * TARN_ARENA_ROOM, peak / TARN_ARENA_ROOM_SHARE));
 }
 
