@@ -163,7 +163,8 @@ _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
   if (queue != NULL)
     {
       queue->n_calls++;
-      /* If n_passed is 0, _tarn_queue_record_if_idle () may record an event. */
+      /* Make the call of _tarn_queue_record_if_idle () below ask the driver, and record an event if
+       * needed: most calls only count n_passed. */
       queue->n_passed = 0;
       _tarn_queue_note_thread (queue);
       arena = _tarn_queue_get_arena (queue);

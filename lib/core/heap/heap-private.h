@@ -330,9 +330,10 @@ struct _TarnArena
                              the arena last asked the heap to record an event */
   guint n_taken; /* the number of extents taken from this arena since a request to the arena last
                     asked the heap to record an event */
-  /* The value that TarnHeap.n_growths (the number of times that the heap began to grow) had when a
-   * request to this arena last asked the heap to record an event, or when _tarn_heap_look_after ()
-   * last ran for this arena.  If n_growths has another value now, the heap has grown since. */
+  /* A copy of TarnHeap.n_growths, the number of times that the heap began to grow.  A thread makes
+   * the copy when a request to this arena asks the heap to record an event, and when
+   * _tarn_heap_look_after () runs for this arena.  If n_growths has another value now, the heap has
+   * grown since. */
   guint seen_growths;
   guint n_takes;       /* the number of requests to this arena that threads made in read sections */
   guint n_waits;       /* the number of recent requests to this arena that waited for its lock */
@@ -422,9 +423,9 @@ struct _TarnHeapQueue
                            queue */
 };
 
-/* Tells whether the heap moves idle segments for a request that needs more memory
- * (TARN_MOVES_PIECES), or allocates fresh ones (TARN_MOVES_NONE).  churn.c decides this at most
- * once for each request; until then the value is TARN_MOVES_UNDECIDED. */
+/* The decision whether the heap moves idle segments for a request that needs more memory
+ * (TARN_MOVES_PIECES), or allocates fresh ones (TARN_MOVES_NONE).  churn.c makes the decision at
+ * most once for each request; until then the value is TARN_MOVES_UNDECIDED. */
 typedef enum
 {
   TARN_MOVES_UNDECIDED,
@@ -625,12 +626,12 @@ struct _TarnHeap
 /* Constants that bound the extra memory that a heap may have for its arenas.  Without extra memory,
  * arenas that need little would take memory from each other again and again.  The bound is the
  * larger one of two numbers:
- * - TARN_ARENA_ROOM bytes for each arena after the first two, which are one queue's arena and the
- *   arena of heap->nobody (_tarn_heap_count_for_room () counts the arenas).  This number is at most
- *   the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE.
+ * - TARN_ARENA_ROOM bytes for each arena except two, but at most the heap's peak of bytes in use
+ *   divided by TARN_ARENA_ROOM_SHARE.  The two arenas are one queue's and the one for requests
+ *   without a queue.  _tarn_heap_count_for_room () counts the arenas.
  * - TARN_ARENA_ROOM bytes for each queue that needs memory alternately with others.  There are
- *   TarnHeapChurn.turns such queues, but no more than the heap has queues (without heap->nobody and
- *   the forgotten ones). */
+ *   TarnHeapChurn.turns such queues, but at most as many as the heap knows and has not
+ *   forgotten. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 
@@ -653,9 +654,11 @@ _tarn_heap_count_for_room (const TarnHeap *heap)
 static inline guint64
 _tarn_heap_get_room_of_arenas (const TarnHeap *heap, guint64 peak)
 {
-  guint64 n = _tarn_heap_count_for_room (heap); /* including the arena of heap->nobody */
+  guint64 n
+      = _tarn_heap_count_for_room (heap); /* including the arena for requests without a queue */
   guint64 n_extra = n > 2 ? n - 2 : 0;
-  /* The number of queues that the heap has not forgotten, without heap->nobody. */
+  /* The number of queues that the heap has not forgotten.  Leaves out heap->nobody, the struct for
+   * requests without a queue. */
   guint n_usable = heap->all_queues.length - 1 - heap->forgotten_queues.length;
 
   return MAX (MIN (n_usable, heap->churn.turns) * TARN_ARENA_ROOM,
@@ -757,8 +760,9 @@ TarnHeapQueue *_tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError *
 void _tarn_heap_drop_queues (TarnHeap *heap);
 void _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue);
 
-/* Functions of heap-event.c, for events on queues.  The caller holds the heap's lock.  All
- * functions except the first release the lock during driver calls. */
+/* Functions of heap-event.c, for events on queues.  The caller holds the heap's lock.  The
+ * functions release the lock during driver calls.  Three functions make no driver calls:
+ * _tarn_piece_is_quiet (), _tarn_queue_has_idle () and _tarn_heap_count_unrecorded (). */
 gboolean _tarn_piece_is_quiet (const TarnPiece *piece);
 gboolean _tarn_queue_has_idle (const TarnHeapQueue *queue);
 gboolean _tarn_queue_record_last_event (TarnHeapQueue *queue, GError **error);
