@@ -6,10 +6,11 @@
  *
  * A block knows which queues use it (TarnUse).  A pool has a table of the queues that it knows.  It
  * adds a queue to the table when a call first names the queue, or when the backend makes fresh
- * memory ready on it.  The queue stays in the table as long as a block or a call has a reference to
- * it, unless the program makes the pool forget it.  If the backend's reference does not keep a
- * queue alive, a queue may stay in the table for a while after its last reference was dropped
- * (queue.c).
+ * memory ready on it: with some backends, commands on a queue still have to make memory ready after
+ * the driver has allocated it.  The queue stays in the table as long as a block or a call has a
+ * reference to it, unless the program makes the pool forget it.  If the backend's reference does
+ * not keep a queue alive, a queue may stay in the table for a while after its last reference was
+ * dropped (queue.c).
  *
  * An in-order queue can at once reuse memory that no other queue has used, because its later
  * commands run after its earlier ones.  So a free puts a block that only an in-order queue has used
@@ -85,8 +86,8 @@
 #include "heap/arena-private.h"
 #include "pool/pool-private.h"
 
-/* An event of the backend, and what a pool knows about it.  Several blocks may share one
- * TarnEvent. */
+/* An event of the backend, together with the data that a pool has about the event.  Several blocks
+ * may share one TarnEvent. */
 struct _TarnEvent
 {
   /* Atomic: the backend's event.  NULL if this event is not recorded yet, or could not be recorded.
@@ -120,7 +121,7 @@ typedef struct
   /* The alignment in bytes that the memory must have; 0 if any alignment will do.  A request for an
    * alignment needs fresh memory, because cached blocks may not have this alignment. */
   gsize alignment;
-  guint32 number; /* the number of the bin for the size */
+  guint32 number; /* the number of the bin (free list) for the size */
   /* The request's queue, with a reference.  NULL if the request is for the host, or if its queue is
    * not in the pool's table yet. */
   TarnQueue *queue;
@@ -202,11 +203,12 @@ gboolean _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *q
 /* Functions of release.c whose callers hold the pool's lock */
 gboolean _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block);
 gboolean _tarn_pool_heap_knows (const TarnPool *pool, const TarnQueue *queue);
-/* Functions of release.c whose callers do not hold the pool's lock */
+/* Functions of release.c whose callers do not hold the pool's lock, except where a comment says
+ * that they do */
 void _tarn_pool_record_returning (TarnAllocator *pool, TarnBlock *blocks, gboolean is_wanted);
 gboolean _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error);
-gboolean _tarn_block_is_done (const TarnBlock *block);
-gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
+gboolean _tarn_block_is_done (const TarnBlock *block);        /* the caller holds the lock */
+gboolean _tarn_pool_waits_before_free (const TarnPool *pool); /* needs no lock */
 gboolean _tarn_pool_ask_recorded (TarnPool *pool);
 void _tarn_pool_give_back_excess (TarnPool *pool);
 void _tarn_pool_look_after (TarnPool *pool, gpointer handle);
@@ -227,8 +229,8 @@ gpointer _tarn_pool_get_fresh_queue (const TarnPool *pool);
 gboolean _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error);
 void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
 
-/* A record of the pool that serves a request.  After a call of _tarn_server_follow (), redirections
- * store the pool here. */
+/* The record of a request, which tells what pool serves the request.  After a call of
+ * _tarn_server_follow (), redirections store that pool here. */
 typedef struct
 {
   TarnPool *asked; /* the pool that gets the request; borrowed */
@@ -270,10 +272,10 @@ gboolean _tarn_pool_read_environment (TarnAllocator *upstream, TarnPoolOptions *
                                       gsize *user_limit, GError **error);
 void _tarn_pool_print_stats (TarnPool *pool);
 void _tarn_pool_print_stats_at_exit (void);
-/* A function of hold.c */
+/* A function of hold.c, for a new pool that no other thread uses yet */
 void _tarn_pool_init_hold (TarnPool *pool, const TarnPoolOptions *options);
 
-/* Functions of free.c */
+/* Functions of free.c, which frees blocks.  Their callers do not hold the pool's lock. */
 gboolean _tarn_pool_ignore_free (TarnPool *pool);
 void _tarn_pool_ref_block (TarnBlock *block);
 gboolean _tarn_pool_drop_reference (TarnPool *pool, TarnBlock *block);

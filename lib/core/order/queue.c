@@ -327,7 +327,9 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 
   _tarn_assert_locked (&pool->lock);
   g_assert (queue->n_refs > 0);
-  was_open = _tarn_pool_close (pool); /* threads read TarnBlock.share without the lock */
+  /* Let no thread begin a read section, because threads read TarnBlock.share there without the
+   * lock. */
+  was_open = _tarn_pool_close (pool);
   _tarn_pool_drop_met (pool, queue->handle);
   _tarn_pool_empty_bins_of_queue (pool, queue->handle);
   n_left = queue->n_refs - 1 - record_own (pool, queue, event);

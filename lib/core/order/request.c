@@ -24,8 +24,8 @@
 #include "upstream/upstream-private.h"
 
 /* Records the result of a request in the trace, and stores the request's call stack in the block.
- * A reader of the trace learns a block's address from the record of the first request that the
- * block serves. */
+ * The record of a hit does not have the block's address: a reader of the trace knows the address
+ * from the record of the first request that the block served. */
 static void
 note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *block, gboolean is_hit,
               const GError *error)
@@ -526,9 +526,9 @@ allocate_by_chance (TarnPool *pool, gsize size, gsize alignment, gpointer handle
   return NULL;
 }
 
-/* Looks up the queue of a request for fresh memory, and asks the backend whether it can allocate
- * memory for this queue now.  Does nothing if @handle is NULL.  If one of the two fails, counts the
- * request as a failure, and returns FALSE with an error. */
+/* Prepares a request that needs fresh memory: looks up the request's queue, and asks the backend
+ * whether it can allocate memory for this queue now.  Does nothing if @handle is NULL.  If one of
+ * the two fails, counts the request as a failure, and returns FALSE with an error. */
 static gboolean
 enter_checked_queue (TarnPool *pool, TarnRequest *request, gpointer handle, GError **error)
 {
