@@ -39,8 +39,8 @@
  * limit it might wait forever, because these threads may make new reservations. */
 #define MAX_WAITS 100
 
-/* The bytes that a request gets from running calls and from cached blocks, if too few bytes are
- * left within the limit. */
+/* The bytes that a request gets in other ways, if too few bytes are left within the limit: bytes
+ * that calls of other threads are returning to upstream, and bytes of cached blocks. */
 typedef struct
 {
   /* TRUE if the request took cached blocks.  The field give_back then has these blocks, which the
@@ -467,6 +467,6 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
   _tarn_pool_note_limit_room (pool);
   _tarn_pool_unlock_and_give_back (
       pool, _tarn_pool_take_excess_after (pool, take_above_limit (pool)), FALSE);
-  if (has_more) /* cached blocks keep the heap's segments in use */
+  if (has_more) /* return all cached blocks, because they keep the heap's segments in use */
     _tarn_pool_trim (pool, 0, FALSE);
 }

@@ -32,7 +32,8 @@ typedef struct
   guint64 ended_give_backs;
 } TarnReservation;
 
-/* Functions of miss.c */
+/* Functions of miss.c, which allocates memory from upstream.  Their callers do not hold the pool's
+ * lock. */
 TarnBlock *_tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue);
 TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
                                      TarnQueue *queue, gboolean *was_short, GError **error);
@@ -67,20 +68,21 @@ gboolean _tarn_pool_free_aside (TarnPool *pool);
 typedef void (*TarnFreeBlock) (TarnBlock *block);
 void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 
-/* Functions of limit.c */
+/* Functions of limit.c, which keeps a pool's bytes within its limit.  The callers of
+ * _tarn_pool_reserve () and _tarn_pool_try_upstream () do not hold the pool's lock.  The callers of
+ * the other functions hold the lock, unless the pool is new. */
 gboolean _tarn_pool_tell_limit (TarnPool *pool);
 gboolean _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error);
 void _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation);
 void _tarn_pool_drop_reservation (TarnPool *pool, const TarnReservation *reservation);
-/* The callers of _tarn_pool_fit_ceiling () and _tarn_pool_note_limit_room () hold the pool's
- * lock. */
 void _tarn_pool_fit_ceiling (TarnPool *pool);
 void _tarn_pool_note_limit_room (TarnPool *pool);
 gboolean _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation,
                                   gsize alignment, const TarnQueue *queue, TarnMemory *memory,
                                   guint64 *owner, GError **error);
 
-/* Functions of reclaim.c */
+/* Functions of reclaim.c, which calls the program's reclaim functions.  Their callers do not hold
+ * the pool's lock. */
 GPtrArray *_tarn_reclaim_funcs_new (void);
 gboolean _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream);
 
