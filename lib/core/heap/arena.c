@@ -94,9 +94,10 @@ enrich (TarnArena *arena)
   arena->n_shared = MIN (arena->n_shared + 1, MAX_SHARED);
 }
 
-/* Returns TRUE if several threads use the queue of @arena, and the heap has room for @size bytes.
- * The arena should then get a new segment for a request of @size bytes, so that other threads keep
- * the memory of the queue's other arenas. */
+/* Returns TRUE if several threads use the queue of @arena, and the heap has room for @size bytes
+ * (@room_bytes: the bytes for which it has room).  In this case, @arena should get a new segment
+ * for a request of @size bytes, so that other threads keep the memory of the queue's other
+ * arenas. */
 static inline gboolean
 grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
 {

@@ -172,9 +172,9 @@ get_most (const TarnHeap *heap)
   return heap->is_short ? 0 : limit != 0 ? limit : G_MAXSIZE;
 }
 
-/* Computes how many more bytes the heap may get from upstream until it has the most bytes that it
- * should have.  If a request finds no extent in its thread's own arena, and needs more than these
- * bytes, it uses free memory of the queue's other arenas. */
+/* Computes the most bytes that the heap should still get from upstream.  Threads use this number if
+ * a request finds no extent in its thread's own arena, to choose between growth and the queue's
+ * other arenas (TarnHeap.room_bytes). */
 gsize
 _tarn_heap_get_room (const TarnHeap *heap)
 {

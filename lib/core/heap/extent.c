@@ -80,8 +80,8 @@ extent_free (TarnArena *arena, TarnExtent *extent)
 }
 
 /* Gets the segment after @piece.  Returns NULL if there is none, or if @extent ends before that
- * segment.  Usually the extent ends in @piece, and then the function does not load the pointer to
- * the next segment. */
+ * segment.  Usually the extent ends in @piece, and then the function saves time: it does not read
+ * the pointer to the next segment. */
 static inline TarnPiece *
 next_piece (const TarnExtent *extent, const TarnPiece *piece)
 {

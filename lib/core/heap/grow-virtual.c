@@ -19,7 +19,8 @@
 
 #define MIB ((gsize) 1 << 20)
 
-/* The largest request, in bytes, that the small range serves. */
+/* The size in bytes of the largest request that the range (set of segments) for small requests
+ * serves. */
 #define MAX_SMALL_BYTES ((gsize) 256 << 10)
 
 /* The largest size of a fresh segment depends on the bytes that its arena (a set of ranges) will
@@ -154,8 +155,8 @@ ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
 }
 
 /* Releases each old region (reserved addresses) of a range if the region has no segment any more.
- * A range of a heap without virtual memory has no regions.  Releases the heap's lock during each
- * driver call. */
+ * Does nothing in a heap without virtual memory, whose ranges have no regions.  Releases the heap's
+ * lock during each driver call. */
 void
 _tarn_range_tidy (TarnHeapRange *range)
 {

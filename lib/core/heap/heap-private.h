@@ -142,7 +142,8 @@ struct _TarnPiece
   TarnPiece *before, *after;
   TarnExtent *extent; /* the extent that has the segment's first byte */
   guint n_used;
-  gboolean was_used; /* TRUE if a request has used the segment at some time */
+  gboolean was_used; /* TRUE if a request has ever used the segment; upstream can forbid the return
+                        of such segments (_tarn_heap_stays ()) */
   /* The number of the segment's aliases (TarnAlias), that is, of old addresses where it is
    * mapped. */
   guint n_aliases;
@@ -188,8 +189,9 @@ struct _TarnHeapRegion
   gsize size;           /* the size of the reserved addresses in bytes */
   guint64 end;
   guint n_pieces;    /* the number of segments and aliases (TarnAlias) in the region */
-  gboolean has_lost; /* TRUE if a segment stays mapped in the region for ever, so the heap must not
-                        release the region's addresses */
+  gboolean has_lost; /* TRUE if the heap was freed while commands could still use a segment in the
+                        region: the segment then stays mapped, and the heap does not release the
+                        region's addresses */
   /* the segment whose last byte is just before the field end; NULL: none */
   TarnPiece *last_piece;
   TarnExtent *last_extent; /* the extent whose last byte is just before the field end; NULL: none */
@@ -209,7 +211,8 @@ typedef struct
    * such extent, or if the request does not use the extent. */
   const TarnExtent *below, *above;
   gboolean is_gap;    /* TRUE if the place is not the end of the region */
-  gboolean goes_down; /* TRUE if the heap maps the segment at the end of the free addresses */
+  gboolean goes_down; /* TRUE if the heap maps the segment at the end of the free addresses, and not
+                         at their start */
   gsize missing;      /* the bytes that the heap must map for the request */
   gsize left_over;    /* the bytes that stay free beside the request's extent if the heap uses this
                          place */
@@ -316,9 +319,9 @@ struct _TarnArena
                             added to TarnHeap.stats yet; a negative change wraps around */
   gssize noted_bytes;    /* a threshold: when uncounted_bytes exceeds noted_bytes, a thread computes
                             the heap's peak of bytes in use again */
-  /* The part of TarnHeap.n_unnamed that is not added to it yet: the number of extents that threads
-   * in read sections have taken from the arena, minus the number that they have freed.  A negative
-   * number wraps around. */
+  /* The part of TarnHeap.n_unnamed that the heap has not added to that field yet: the number of
+   * extents that threads in read sections have taken from the arena, minus the number that they
+   * have freed.  A negative number wraps around. */
   gsize n_unnamed;
   /* Atomic; a list, linked by TarnExtent.next.  A thread that frees an extent while another thread
    * holds the arena's lock adds the extent to this list.  A later holder of the lock frees the
@@ -554,9 +557,10 @@ struct _TarnHeap
   /* The size of the largest request that may take any free extent.  Larger requests must not strand
    * too many bytes, that is, leave them free but not returnable to upstream (spare.c). */
   gsize max_unchecked;
-  /* The most bytes that the heap should still get from upstream (_tarn_heap_get_room ()).  A
-   * request that finds no extent in its thread's own arena, and that needs more bytes, uses free
-   * memory in its queue's other arenas. */
+  /* The most bytes that the heap should still get from upstream (_tarn_heap_get_room ()).  If a
+   * request finds no extent in its thread's own arena, it usually takes one from its queue's other
+   * arenas.  But if several threads use the queue, and the request needs at most this many bytes,
+   * the heap grows instead. */
   gsize room_bytes;
   guint64 peak_in_visits
       TARN_WHOLE; /* atomic: the most bytes in use that threads in read sections have computed since
@@ -669,8 +673,8 @@ _tarn_heap_get_room_of_arenas (const TarnHeap *heap, guint64 peak)
  * - the heap's peak of bytes in use, which includes a new request of @size bytes
  * - this peak divided by @share
  * - @room bytes
- * - bytes for the heap's arenas
- * - the extra bytes of churn.c
+ * - extra bytes for the heap's arenas (TARN_ARENA_ROOM)
+ * - the extra bytes that the heap may use to move fewer segments (TarnHeapChurn.extra)
  * - the bytes lent to other heaps */
 static inline gsize
 _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room)
@@ -804,7 +808,8 @@ gsize _tarn_heap_get_stranded_by_huge (const TarnHeap *heap);
 gsize _tarn_arena_get_bytes (const TarnArena *arena);
 guint _tarn_heap_count_idle (const TarnHeap *heap);
 
-/* A function of share-out.c.  The caller holds the heap's lock and has forbidden read sections. */
+/* A function of share-out.c, which moves segments between the arenas of a queue.  The caller holds
+ * the heap's lock and has forbidden read sections. */
 void _tarn_arena_share_out (TarnArena *arena);
 
 /* Functions of grow.c, which add and return segments.  The caller holds the heap's lock.  The first
@@ -825,8 +830,8 @@ TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
 gboolean _tarn_piece_can_go (const TarnPiece *piece);
 gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 
-/* A function of place.c.  The caller holds the heap's lock, has forbidden read sections, and has
- * set is_changing. */
+/* A function of place.c, which finds addresses for a segment of virtual memory.  The caller holds
+ * the heap's lock, has forbidden read sections, and has set is_changing. */
 void _tarn_range_find_place (const TarnHeapRange *range, gsize size, gboolean is_first,
                              TarnPlace *place);
 

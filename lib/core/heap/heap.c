@@ -170,7 +170,7 @@ _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer h
   return hand_out (queue, extent, memory, owner, error);
 }
 
-/* The function TarnAllocatorOps.allocate of a heap. */
+/* Implements TarnAllocatorOps.allocate for a heap. */
 static gboolean
 heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -281,7 +281,7 @@ _tarn_heap_knows_owner (TarnHeap *heap, gpointer handle, guint64 owner)
   return knows;
 }
 
-/* The function TarnAllocatorOps.free of a heap.  The caller ensures that no command uses the memory
+/* Implements TarnAllocatorOps.free for a heap.  The caller ensures that no command uses the memory
  * any more. */
 static void
 heap_free (gpointer user_data, TarnMemory memory, gsize size)
@@ -328,9 +328,9 @@ heap_trim (TarnAllocator *allocator, gsize keep_bytes)
   return bytes;
 }
 
-/* The function TarnAllocatorOps.reclaim of a heap: returns the heap's idle segments to upstream.
- * If the heap can return none, makes the upstream allocator reclaim memory.  Returns TRUE if
- * memory was returned or reclaimed. */
+/* Implements TarnAllocatorOps.reclaim for a heap: returns the heap's idle segments to upstream.  If
+ * the heap can return none, makes the upstream allocator reclaim memory.  Returns TRUE if memory
+ * was returned or reclaimed. */
 static gboolean
 heap_reclaim (gpointer user_data)
 {

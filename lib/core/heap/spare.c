@@ -120,7 +120,8 @@ _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
 }
 
 /* Returns TRUE if a request of @size bytes may take a free extent of a segment that has other
- * extents in use.  When the program frees the extent later, the extent may be stranded. */
+ * extents in use.  When the program frees the extent later, the extent may be stranded, so the
+ * result is FALSE if the heap is near its limit. */
 gboolean
 _tarn_heap_may_share (const TarnHeap *heap, gsize size)
 {
