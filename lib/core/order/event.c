@@ -18,7 +18,8 @@
 TarnEvent *
 _tarn_event_new (gpointer handle, gboolean is_late)
 {
-  /* Does not call g_new0 (), because calloc () bypasses malloc's cache. */
+  /* Does not call g_new0 (), because calloc () is slower here: it does not use malloc's cache of
+   * freed memory. */
   TarnEvent *event = g_new (TarnEvent, 1);
 
   *event = (TarnEvent){ .handle = handle, .n_refs = 1, .is_late = is_late };

@@ -146,32 +146,34 @@ typedef struct
                                          records an event */
 } TarnRequest;
 
-/* Functions of held.c whose callers hold the pool's lock */
+/* Functions of held.c, for cached blocks.  Their callers hold the pool's lock. */
 TarnBlock *_tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request);
 void _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request);
-/* Functions of held.c whose callers do not hold the pool's lock */
+/* More functions of held.c.  Their callers do not hold the pool's lock. */
 TarnBlock *_tarn_pool_take_held (TarnPool *pool, TarnRequest *request, GError **error);
 TarnBlock *_tarn_pool_move_or_put_back (TarnPool *pool, TarnBlock *block,
                                         const TarnRequest *request, gboolean may_be_late,
                                         GError **error);
 void _tarn_pool_count_failure (TarnPool *pool);
 
-/* Functions of others.c whose callers hold the pool's lock */
+/* Functions of others.c, for cached blocks of other queues than a request's.  Their callers hold
+ * the pool's lock. */
 gboolean _tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue);
 void _tarn_pool_hand_on (TarnPool *pool, guint32 number);
 void _tarn_pool_want_others (TarnPool *pool, TarnRequest *request);
 void _tarn_pool_want_next (TarnPool *pool, TarnRequest *request);
 void _tarn_pool_end_wants (TarnPool *pool, TarnRequest *request);
-/* Functions of others.c whose callers do not hold the pool's lock */
+/* More functions of others.c.  Their callers do not hold the pool's lock. */
 void _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed,
                               gboolean is_named);
 void _tarn_pool_record_others (TarnPool *pool, TarnRequest *request);
 
-/* Functions of use.c.  Their callers do not hold the pool's lock. */
+/* Functions of use.c, by which the program tells which queues use a block.  Their callers do not
+ * hold the pool's lock. */
 gboolean _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error);
 gboolean _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
 
-/* Functions of event.c whose callers hold the pool's lock */
+/* Functions of event.c, for events on queues.  Their callers hold the pool's lock. */
 TarnEvent *_tarn_event_new (gpointer handle, gboolean is_late);
 TarnEvent *_tarn_event_ref (TarnEvent *event);
 void _tarn_event_unref (TarnPool *pool, TarnEvent *event);
@@ -181,12 +183,12 @@ void _tarn_block_record_free (TarnPool *pool, TarnBlock *block); /* releases the
 void _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
                               TarnEvent *event);
 void _tarn_pool_unlock_and_sweep (TarnPool *pool); /* releases the lock */
-/* Functions of event.c whose callers do not hold the pool's lock */
+/* More functions of event.c.  Their callers do not hold the pool's lock. */
 gboolean _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean is_named,
                                  GError **error);
 void _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error);
 
-/* Functions of wait.c whose callers hold the pool's lock */
+/* Functions of wait.c, for waits until a block can be used.  Their callers hold the pool's lock. */
 gboolean _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue);
 gboolean _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue);
 gboolean _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue);
@@ -194,17 +196,17 @@ void _tarn_request_add_events (TarnRequest *request, const TarnBlock *block);
 void _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block);
 void _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh);
 void _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue);
-/* Functions of wait.c whose callers do not hold the pool's lock */
+/* More functions of wait.c.  Their callers do not hold the pool's lock. */
 gboolean _tarn_block_move (TarnPool *pool, TarnBlock *block, TarnQueue *queue, gboolean may_be_late,
                            GError **error);
 gboolean _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
                             gboolean may_be_late, GError **error);
 
-/* Functions of release.c whose callers hold the pool's lock */
+/* Functions of release.c, which returns memory to upstream.  Their callers hold the pool's lock. */
 gboolean _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block);
 gboolean _tarn_pool_heap_knows (const TarnPool *pool, const TarnQueue *queue);
-/* Functions of release.c whose callers do not hold the pool's lock, except where a comment says
- * that they do */
+/* More functions of release.c.  Their callers do not hold the pool's lock, except where a comment
+ * says that they do. */
 void _tarn_pool_record_returning (TarnAllocator *pool, TarnBlock *blocks, gboolean is_wanted);
 gboolean _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error);
 gboolean _tarn_block_is_done (const TarnBlock *block);        /* the caller holds the lock */
@@ -214,7 +216,7 @@ void _tarn_pool_give_back_excess (TarnPool *pool);
 void _tarn_pool_look_after (TarnPool *pool, gpointer handle);
 void _tarn_pool_spare_heap (TarnPool *pool, guint32 number, TarnQueue *queue);
 
-/* Functions of queue.c whose callers hold the pool's lock */
+/* Functions of queue.c, for the pool's table of queues.  Their callers hold the pool's lock. */
 TarnQueue *_tarn_pool_find_queue (TarnPool *pool, gpointer handle);
 TarnQueue *_tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order);
 void _tarn_queue_unref (TarnPool *pool, TarnQueue *queue);
@@ -223,7 +225,7 @@ void _tarn_queue_begin_recording (TarnPool *pool, TarnQueue *queue);
 void _tarn_queue_end_recording (TarnPool *pool, TarnQueue *queue);
 void _tarn_pool_drop_released_queues (TarnPool *pool);
 void _tarn_pool_drop_unused_queues (TarnPool *pool);
-/* Functions of queue.c whose callers do not hold the pool's lock */
+/* More functions of queue.c.  Their callers do not hold the pool's lock. */
 TarnQueue *_tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error);
 gpointer _tarn_pool_get_fresh_queue (const TarnPool *pool);
 gboolean _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error);
@@ -247,7 +249,8 @@ _tarn_server_get (const TarnServer *server)
   return server->other != NULL ? server->other : server->asked;
 }
 
-/* Functions of redirect.c.  Their callers do not hold the pool's lock. */
+/* Functions of redirect.c, for requests that other pools serve.  Their callers do not hold the
+ * pool's lock. */
 TarnServer *_tarn_server_follow (TarnServer *server);
 gboolean _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize alignment,
                                          gpointer handle, TarnBlock **block, GError **error);
@@ -261,7 +264,8 @@ _tarn_pool_is_redirected (const TarnPool *pool)
   return __atomic_load_n (&pool->redirect, __ATOMIC_RELAXED) != NULL;
 }
 
-/* Functions of arena.c.  Their callers do not hold the pool's lock. */
+/* Functions of arena.c, for blocks in the arenas of the heap below the pool.  Their callers do not
+ * hold the pool's lock. */
 void _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block);
 gboolean _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 

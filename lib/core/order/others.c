@@ -75,7 +75,7 @@ fill_shares (TarnPool *pool, guint32 number)
 
   _tarn_assert_locked (&pool->lock);
   if (_tarn_pool_records_frees (pool, number))
-    return; /* no cache has blocks of this size */
+    return; /* while frees record events, no cache has blocks of this size */
   if (cache != NULL)
     _tarn_cache_empty_bins_of_size (cache, number);
   _tarn_pool_take_from_transfers (pool, number);

@@ -418,7 +418,8 @@ forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
       give_back_share (pool, queue);
     }
   _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_drop_met (pool, queue->handle); /* another thread may have added the arenas again */
+  /* Remove the arenas again, because another thread may have added them to the table meanwhile. */
+  _tarn_pool_drop_met (pool, queue->handle);
   is_used = queue->n_refs > 1;
   if (!is_used)
     make_unknown (pool, queue);

@@ -324,8 +324,8 @@ refuse_size (TarnPool *pool, gsize size, GError **error)
   return NULL;
 }
 
-/* Checks a pool's invariants, but only in one of check_interval calls.  A violation means that the
- * library has a bug, or that the program has overwritten the library's memory. */
+/* Checks a pool's invariants in every check_interval-th call.  A violation means that the library
+ * has a bug, or that the program has overwritten the library's memory. */
 static void
 check_now_and_then (TarnPool *pool)
 {
