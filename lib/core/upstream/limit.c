@@ -83,8 +83,8 @@ _tarn_pool_fit_ceiling (TarnPool *pool)
   pool->limit.ceiling_bytes = get_limit (pool) + bytes_above (pool, 0);
 }
 
-/* Reserves @bytes bytes for a request.  The bytes are some of those that the running call
- * @give_back is returning to upstream, and that no request has reserved yet. */
+/* Reserves @bytes bytes for a request.  The bytes are some of those that the call @give_back is
+ * returning to upstream now, and that no request has reserved yet. */
 static void
 take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
 {
@@ -94,8 +94,8 @@ take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
   pool->returning.bytes -= bytes;
 }
 
-/* Reserves @bytes bytes for a request.  The bytes are some of those that running calls are
- * returning to upstream, first those of the oldest call. */
+/* Reserves @bytes bytes for a request.  The bytes are some of those that calls of other threads are
+ * returning to upstream now, first those of the oldest call. */
 static void
 take_returning (TarnPool *pool, gsize bytes, Taken *taken)
 {

@@ -39,8 +39,9 @@ TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment
                                      TarnQueue *queue, gboolean *was_short, GError **error);
 void _tarn_pool_tell_holders (TarnPool *pool, GError *error);
 
-/* Functions of give-back.c.  Callers of the first three functions hold the pool's lock, and the
- * third one releases it; callers of the others do not hold the lock. */
+/* Functions of give-back.c, which returns memory to upstream.  Callers of the first three functions
+ * hold the pool's lock, and the third one releases it; callers of the others do not hold the
+ * lock. */
 guint64 _tarn_pool_get_ended (const TarnPool *pool);
 void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
 gsize _tarn_pool_unlock_and_give_back (TarnPool *pool, TarnBlock *blocks, gboolean is_wanted);
@@ -53,7 +54,8 @@ void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
 gboolean _tarn_pool_get_device_memory (TarnAllocator *upstream, guint64 *device_bytes,
                                        guint64 *free_bytes, GError **error);
 
-/* Functions of aside.c.  The callers do not hold the pool's lock. */
+/* Functions of aside.c, for blocks that the program frees while it still has references to their
+ * memory.  The callers do not hold the pool's lock. */
 gboolean _tarn_pool_is_retained (const TarnPool *pool, const TarnBlock *block);
 gboolean _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_end_aside (TarnPool *pool);
