@@ -50,8 +50,8 @@
 /* Constants for the usual size of a new segment.  Each arena (set of ranges) has a step, the number
  * of bytes by which the arena should grow (_tarn_arena_get_step ()).
  * - In the range for small requests, the segment has the step, but at most SMALL_PIECE_BYTES.
- * - In the range for large requests, the segment has the step, but at most LARGE_PIECE_BYTES. If
- *   the step divided by PIECE_SHARE is more than LARGE_PIECE_BYTES, the segment has that size. */
+ * - In the range for large requests, the segment has the step, but at most LARGE_PIECE_BYTES, or
+ *   the step divided by PIECE_SHARE if that is more than LARGE_PIECE_BYTES. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define LARGE_PIECE_BYTES (128 * MIB)
 #define PIECE_SHARE 8

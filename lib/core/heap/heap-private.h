@@ -633,9 +633,9 @@ struct _TarnHeap
  * - TARN_ARENA_ROOM bytes for each arena except two, but at most the heap's peak of bytes in use
  *   divided by TARN_ARENA_ROOM_SHARE.  The two arenas are one queue's and the one for requests
  *   without a queue.  _tarn_heap_count_for_room () counts the arenas.
- * - TARN_ARENA_ROOM bytes for each queue that needs memory alternately with others.  There are
- *   TarnHeapChurn.turns such queues, but at most as many as the heap knows and has not
- *   forgotten. */
+ * - TARN_ARENA_ROOM bytes for each queue that needs memory alternately with others.  The heap
+ *   counts TarnHeapChurn.turns such queues, or all queues that it has not forgotten if these are
+ *   fewer. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 

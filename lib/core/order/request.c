@@ -465,13 +465,15 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
   return block;
 }
 
-/* Returns TRUE if a block's memory is aligned to @alignment bytes.  This depends on the memory:
+/* Returns TRUE if a block's memory is known to be aligned to @alignment bytes.  This is so in these
+ * cases:
  *
- * - memory that has an address: if the address is divisible by @alignment
- * - a handle from a heap without addresses: if the heap's alignment is at least @alignment
- * - any other handle in a debugged pool (TARN_DEBUG), where the memory begins after a margin: if
- *   @alignment is at most the backend's part_alignment
- * - any other handle in a pool that is not debugged: always */
+ * - The memory has an address, and @alignment divides the address.
+ * - The memory is a handle from a heap without addresses, and the heap's alignment is at least
+ *   @alignment.
+ * - The memory is any other handle, and the pool is not debugged (TARN_DEBUG).
+ * - The memory is any other handle, the pool is debugged, and @alignment is at most the backend's
+ *   part_alignment.  (In a debugged pool, the memory begins after a margin.) */
 static gboolean
 is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
 {
