@@ -51,7 +51,8 @@ typedef struct
 
 TarnHeap *_tarn_heap_of (TarnAllocator *allocator);
 
-/* The next four functions return values that stay the same as long as the heap exists. */
+/* The next four functions return values that stay the same as long as the heap exists.  So the
+ * caller needs no lock. */
 gboolean _tarn_heap_has_addresses (const TarnHeap *heap);
 gsize _tarn_heap_get_alignment (const TarnHeap *heap);
 gsize _tarn_heap_get_max_held (const TarnHeap *heap);

@@ -94,9 +94,10 @@ enrich (TarnArena *arena)
   arena->n_shared = MIN (arena->n_shared + 1, MAX_SHARED);
 }
 
-/* Returns TRUE if several threads use the queue of @arena, and the heap has room for @size bytes.
- * The arena should then get a new segment for a request of @size bytes, so that other threads keep
- * the memory of the queue's other arenas. */
+/* Returns TRUE if several threads use the queue of @arena, and the heap has room for @size bytes
+ * (@room_bytes: the bytes for which it has room).  In this case, @arena should get a new segment
+ * for a request of @size bytes, so that other threads keep the memory of the queue's other
+ * arenas. */
 static inline gboolean
 grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
 {
@@ -163,7 +164,8 @@ _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
   if (queue != NULL)
     {
       queue->n_calls++;
-      /* If n_passed is 0, _tarn_queue_record_if_idle () may record an event. */
+      /* Make the call of _tarn_queue_record_if_idle () below ask the driver, and record an event if
+       * needed: most calls only count n_passed. */
       queue->n_passed = 0;
       _tarn_queue_note_thread (queue);
       arena = _tarn_queue_get_arena (queue);

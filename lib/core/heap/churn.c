@@ -40,8 +40,8 @@
 /* Numbers that bound how much a heap's room may grow.  The room is the bytes that the heap may have
  * above its peak of bytes in use.  The bound is the larger one of two numbers:
  * - the peak divided by EXTRA_SHARE
- * - EXTRA_OF_ARENA bytes for each queue, plus a share for further arenas
- *   (_tarn_heap_count_for_room ()), but at most the peak divided by EXTRA_SHARE_OF_QUEUES */
+ * - EXTRA_OF_ARENA bytes for each arena, but at most the peak divided by EXTRA_SHARE_OF_QUEUES
+ *   (_tarn_heap_count_for_room () counts the arenas) */
 #define EXTRA_SHARE 32
 #define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 4
@@ -50,11 +50,11 @@
  * TIME_STEP that passes, the number falls by turns / TURNS_FALL, rounded up. */
 #define TURNS_FALL 8
 
-/* A request may need more room than the usual bound.  One in BEYOND such requests may exceed that
- * bound: the room may then grow by up to EXTRA_PEAKS times the heap's peak.  This holds only for
- * heaps with more than two arenas (each queue has one or more).  If their queues take turns, the
- * queues reach their peaks at different times, and the sum of these peaks can be EXTRA_PEAKS times
- * the heap's peak. */
+/* A request may need more room than the usual bound.  Every BEYOND-th of these requests may exceed
+ * that bound: the room may then grow by up to EXTRA_PEAKS times the heap's peak.  This holds only
+ * for heaps with more than two arenas, which usually have several queues.  If the queues take
+ * turns, each reaches its own peak at another time.  Each queue needs memory for its own peak, and
+ * the sum of these peaks can be EXTRA_PEAKS times the heap's peak. */
 #define BEYOND 8
 #define EXTRA_PEAKS 2
 
@@ -94,10 +94,10 @@ note_time (TarnHeapChurn *churn)
   churn->at += steps * TIME_STEP;
 }
 
-/* Does nothing unless the heap's peak of bytes in use has risen by PEAK_STEP or more.  The heap's
- * room is the number of bytes that it may have above its peak.  If the room has its usual size,
- * adds to the budgets of moves and flushes.  If the room has grown, subtracts the peak's rise from
- * this growth, because the higher peak already allows the heap these bytes. */
+/* Updates the budgets or the heap's room, if the heap's peak of bytes in use has risen by PEAK_STEP
+ * or more.  The room is the number of bytes that the heap may have above its peak.  If the room has
+ * its usual size, adds to the budgets of moves and flushes.  If the room has grown, reduces this
+ * growth by the rise of the peak, because the higher peak itself allows the heap these bytes. */
 static void
 note_peak (TarnHeapChurn *churn, guint64 peak)
 {
@@ -111,9 +111,9 @@ note_peak (TarnHeapChurn *churn, guint64 peak)
   churn->peak = peak;
 }
 
-/* Decides whether the growth of the heap's room (the bytes that it may have above its peak) may be
- * @extra bytes, although that exceeds its usual bound.  Returns TRUE for at most one in BEYOND
- * calls. */
+/* Returns TRUE if the growth of the heap's room (the bytes that it may have above its peak) may be
+ * @extra bytes, although that exceeds its usual bound.  Returns TRUE for at most every BEYOND-th
+ * call. */
 static gboolean
 go_beyond (TarnHeap *heap, guint64 extra)
 {
@@ -159,10 +159,12 @@ get_cost_of_moves (const TarnHeap *heap)
   return MAX (n_queues, 1);
 }
 
-/* Decides whether the heap moves segments for a request that lacks @missing bytes.  A heap may have
- * more bytes than its peak of bytes in use: the bytes above the peak are its room.  This function
- * may let the room grow; then it returns FALSE, and the heap may allocate fresh memory instead.
- * @target: the most bytes that the heap should have if the room does not grow. */
+/* Returns TRUE if the heap should move segments for a request that lacks @missing bytes.  Usually
+ * this takes something from the budget of moves.  If the budget is spent, lets the heap's room
+ * grow, and returns FALSE: the heap may then allocate fresh memory instead.  The room is the bytes
+ * that the heap may have above its peak of bytes in use.  If the room must not grow any more,
+ * returns TRUE nevertheless.  @target: the most bytes that the heap should have if the room does
+ * not grow. */
 gboolean
 _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
 {
@@ -185,9 +187,9 @@ get_most (const TarnHeap *heap)
   return heap->is_short ? 0 : limit != 0 ? limit : G_MAXSIZE;
 }
 
-/* Computes how many more bytes the heap may get from upstream until it has the most bytes that it
- * should have.  If a request finds no extent in its thread's own arena, and needs more than these
- * bytes, it uses free memory of the queue's other arenas. */
+/* Computes the most bytes that the heap should still get from upstream.  Threads use this number if
+ * a request finds no extent in its thread's own arena, to choose between growth and the queue's
+ * other arenas (TarnHeap.room_bytes). */
 gsize
 _tarn_heap_get_room (const TarnHeap *heap)
 {
@@ -197,9 +199,9 @@ _tarn_heap_get_room (const TarnHeap *heap)
   return target > all ? target - all : 0;
 }
 
-/* Decides which cached blocks a pool returns to the heap before the heap grows for a request of
- * @size bytes.  @keeps is TRUE if the pool's threads have caches of blocks.  If @keeps is FALSE, a
- * flush of the thread caches costs nothing, so the budget of flushes does not apply. */
+/* Chooses the cached blocks that a pool returns to the heap before the heap grows for a request of
+ * @size bytes.  @keeps is TRUE if the pool's threads have caches of blocks.  If @keeps is FALSE,
+ * there are no caches to flush, so the budget of flushes does not apply. */
 static TarnSparing
 choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
 {

@@ -80,8 +80,8 @@ extent_free (TarnArena *arena, TarnExtent *extent)
 }
 
 /* Gets the segment after @piece.  Returns NULL if there is none, or if @extent ends before that
- * segment.  Usually the extent ends in @piece, and then the function does not load the pointer to
- * the next segment. */
+ * segment.  Usually the extent ends in @piece, and then the function saves time: it does not read
+ * the pointer to the next segment. */
 static inline TarnPiece *
 next_piece (const TarnExtent *extent, const TarnPiece *piece)
 {
@@ -374,8 +374,8 @@ split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean pu
 }
 
 /* Shrinks an extent in use: keeps @size bytes from @offset on, and frees its other bytes.  Returns
- * the extent that remains in use.  @size is a multiple of the heap's alignment.  If the address of
- * the extent's segment is a multiple of that alignment, @offset is also a multiple. */
+ * the extent that remains in use.  The caller passes a multiple of the heap's alignment as @size,
+ * and also as @offset if the segment's address is such a multiple. */
 TarnExtent *
 _tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size)
 {

@@ -205,8 +205,8 @@ _tarn_free_index_take (TarnFreeIndex *self, gsize size)
   return extent;
 }
 
-/* Finds an extent of a treap in which @size bytes begin at a multiple of @alignment.  Prefers small
- * extents.  Returns NULL if there is no such extent. */
+/* Finds the smallest extent of a treap in which @size bytes begin at a multiple of @alignment.
+ * Returns NULL if there is no such extent. */
 static TarnExtent *
 treap_find_aligned (TarnExtent *root, gsize size, gsize alignment)
 {
@@ -225,9 +225,9 @@ treap_find_aligned (TarnExtent *root, gsize size, gsize alignment)
   return found != NULL ? found : treap_find_aligned (root->greater, size, alignment);
 }
 
-/* Removes an extent from the index, and returns it: an extent in which @size bytes begin at a
- * multiple of @alignment.  Returns NULL if there is no such extent.  May look at each extent of at
- * least @size bytes. */
+/* Removes from the index the smallest extent in which @size bytes begin at a multiple of
+ * @alignment, and returns the extent.  Returns NULL if there is no such extent.  May have to look
+ * at every extent of at least @size bytes. */
 TarnExtent *
 _tarn_free_index_take_aligned (TarnFreeIndex *self, gsize size, gsize alignment)
 {
@@ -241,9 +241,9 @@ _tarn_free_index_take_aligned (TarnFreeIndex *self, gsize size, gsize alignment)
   return found;
 }
 
-/* Returns TRUE if the index seems to have an extent of at least @size bytes.  The answer is a
- * guess: an extent in the class of @size may be smaller than @size, and other threads may change
- * the index meanwhile, because the caller needs no lock. */
+/* Returns TRUE if the index seems to have an extent of at least @size bytes.  The answer may be
+ * wrong: an extent in the class of @size may be smaller than @size, and the caller need not hold a
+ * lock, so another thread may be changing the index. */
 gboolean
 _tarn_free_index_may_have (const TarnFreeIndex *self, gsize size)
 {

@@ -23,39 +23,43 @@
 /* The size of a segment is a multiple of UNIT bytes, unless memory is short. */
 #define UNIT (2 * MIB)
 
-/* A request of at most MAX_SMALL_BYTES gets memory of the small range (set of segments).  A request
- * of at most MIN_HUGE_BYTES, or the heap's peak of bytes in use divided by HUGE_SHARE if that is
- * more, gets memory of the large range.  Larger requests are huge. */
+/* A request is small if it has at most MAX_SMALL_BYTES.  It is huge if it has more than
+ * MIN_HUGE_BYTES, and also more than the heap's peak of bytes in use divided by HUGE_SHARE.  All
+ * other requests are large.  Each arena has a range (set of segments) for each of the three kinds.
+ * If the heap has a limit, smaller requests can be huge, too (parts_choose ()). */
 #define MAX_SMALL_BYTES ((gsize) 64 << 10)
 #define MIN_HUGE_BYTES (64 * MIB)
 #define HUGE_SHARE 8
 
 /* A request can get an idle segment that is larger than the request needs.  In two cases, the
- * segment may be larger by at most the needed bytes divided by HUGE_SLACK: a huge request takes
- * another queue's segment; or the heap has a limit, and the request is for much of the limit
- * (spare.c). */
+ * segment may be larger by at most the needed bytes divided by HUGE_SLACK:
+ * - A huge request takes another queue's segment.
+ * - The heap has a limit, and the request is for much of the limit (spare.c). */
 #define HUGE_SLACK 8
 
-/* In a heap with a limit, a segment has at most as many bytes as the limit divided by
- * LIMIT_PIECE_SHARE, or the rounded size of its request if that is more.  A request
- * counts as small if it has at most as many bytes as the limit divided by LIMIT_SMALL_SHARE.  If
- * the limit is below MIN_UNIT_LIMIT bytes, the heap does not round segment sizes up to UNIT. */
+/* Bounds for a heap with a limit:
+ * - A new segment has at most the limit divided by LIMIT_PIECE_SHARE, unless its request needs
+ *   more.
+ * - A request is small only if it has at most the limit divided by LIMIT_SMALL_SHARE.
+ * - If the limit is below MIN_UNIT_LIMIT bytes, the heap does not round segment sizes up to
+ *   UNIT. */
 #define LIMIT_PIECE_SHARE 256
 #define LIMIT_SMALL_SHARE 1024
 #define MIN_UNIT_LIMIT (1024 * UNIT)
 
-/* The usual sizes, in bytes, of a new segment in the small range and in the large range.  Each
- * arena (set of ranges) has a step, the number of bytes by which the arena should grow
- * (_tarn_arena_get_step ()).  If the step is less than the usual size, the new segment has only as
- * many bytes as the step.  In the large range, the segment has the step divided by PIECE_SHARE, if
- * that is more than LARGE_PIECE_BYTES. */
+/* Constants for the usual size of a new segment.  Each arena (set of ranges) has a step, the number
+ * of bytes by which the arena should grow (_tarn_arena_get_step ()).
+ * - In the range for small requests, the segment has the step, but at most SMALL_PIECE_BYTES.
+ * - In the range for large requests, the segment has the step, but at most LARGE_PIECE_BYTES, or
+ *   the step divided by PIECE_SHARE if that is more than LARGE_PIECE_BYTES. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define LARGE_PIECE_BYTES (128 * MIB)
 #define PIECE_SHARE 8
 
 /* The room of a heap is the bytes that it may have above its peak of bytes in use: MIN_ROOM plus
- * the peak divided by ROOM_SHARE.  A new segment that is larger than its request needs may exceed
- * the room by GROWTH_ROOM, because a heap that grows usually goes on to grow. */
+ * the peak divided by ROOM_SHARE.  A new segment may be larger than its request needs, if the heap
+ * then exceeds the peak and the room by at most GROWTH_ROOM bytes.  The heap allows this excess
+ * because a heap that grows usually goes on to grow. */
 #define MIN_ROOM (112 * MIB)
 #define ROOM_SHARE 48
 #define GROWTH_ROOM (64 * MIB)
@@ -139,9 +143,10 @@ choose_size (const TarnHeapRange *range, gsize size, gsize needed)
 }
 
 /* Returns TRUE if the heap may return fresh memory to upstream before the backend's queue has made
- * the memory ready.  The heap may do so in three cases: the driver accepts a free while commands
- * use the memory; upstream is a pool, which knows the queue; or upstream is a heap, whose memory is
- * always ready. */
+ * the memory ready.  The heap may do so in three cases:
+ * - The driver accepts a free while commands use the memory.
+ * - Upstream is a pool, which itself keeps track of that queue.
+ * - Upstream is a heap, whose memory is always ready. */
 static gboolean
 may_go_unready (const TarnHeap *heap)
 {
@@ -167,11 +172,12 @@ await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **
   return has_waited;
 }
 
-/* Makes the host wait until fresh memory is ready, if the backend has a queue that prepares fresh
- * memory.  Waits even if upstream is a pool, because that queue may still be preparing the memory
- * that the pool returned.  Returns FALSE if the wait failed.  Then *busy is NULL if the caller can
- * return the memory to upstream.  Otherwise *busy is the queue that prepares the memory.  The queue
- * may still use the memory, so the caller must keep it. */
+/* Makes the host wait until fresh memory is ready, if the backend has a queue that makes fresh
+ * memory ready.  Waits also if upstream is a pool, because the pool may have just got the memory
+ * from the backend.  Returns FALSE if the wait failed.  Then *busy tells what the caller has to do
+ * with the memory.  If *busy is NULL, the caller can return the memory to upstream.  Otherwise
+ * *busy is the backend's queue, whose commands may still use the memory, so the caller must keep
+ * the memory. */
 static gboolean
 await_ready (TarnHeap *heap, gpointer *busy, GError **error)
 {
@@ -192,11 +198,11 @@ await_ready (TarnHeap *heap, gpointer *busy, GError **error)
   return FALSE;
 }
 
-/* Allocates memory from upstream, and waits until the memory is ready.  If the function returns
- * FALSE, *busy is usually NULL, and nothing is allocated.  If *busy is not NULL, *memory is
- * allocated, but the queue *busy may not have made the memory ready yet.  The heap must then keep
- * this memory, and must allocate no more until the host can wait for that queue.  The caller does
- * not hold the heap's lock. */
+/* Allocates memory from upstream, and makes the host wait until the memory is ready.  Returns FALSE
+ * if the allocation or the wait failed.  Then *busy is usually NULL, and nothing is allocated.  If
+ * *busy is not NULL, *memory is allocated, but commands on the queue *busy may still be making the
+ * memory ready.  The heap must then keep this memory, and must allocate no more until the host can
+ * wait for that queue.  The caller does not hold the heap's lock. */
 static gboolean
 allocate (TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, GError **error)
 {
@@ -227,8 +233,8 @@ piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
 
 /* Keeps memory that a queue may not have made ready yet: adds the memory to the heap as an idle
  * segment of that queue.  After the queue's commands are done, other queues can use the segment, or
- * the heap can return it.  If the heap cannot add the queue, the memory is lost.  The function then
- * logs a message and returns FALSE. */
+ * the heap can return it.  If the heap does not know the queue and cannot add it, logs a message,
+ * and returns FALSE: the memory is then lost. */
 static gboolean
 keep_unready (TarnHeap *heap, gpointer handle, TarnRangeKind kind, TarnMemory memory, gsize size)
 {
@@ -321,10 +327,11 @@ find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
   return best;
 }
 
-/* Decides whether a request takes a segment from another queue.  The other queue may want the
- * segment back soon, and each move of a segment makes all threads wait.  So if queues take segments
- * from each other again and again, the heap allocates a little more memory instead, unless that
- * would exceed its limit. */
+/* Returns TRUE if a request should get a segment by a move from another queue, or by the return of
+ * idle segments to upstream.  Each of these makes all threads wait, and another queue may soon need
+ * the segment again.  So if the heap has done this too often lately, returns FALSE: the heap then
+ * allocates a little more memory instead.  Always returns TRUE if that memory would exceed the
+ * heap's limit. */
 static gboolean
 pay_for_move (TarnHeap *heap, gsize needed)
 {
@@ -335,10 +342,10 @@ pay_for_move (TarnHeap *heap, gsize needed)
          || _tarn_heap_pay_for_moves (heap, needed - MIN (needed, room), target);
 }
 
-/* Returns idle segments to upstream until the heap has room for a new segment of @needed bytes.  If
- * the heap does this again and again, the program alternately requests several sizes that need
- * segments of their own.  The heap then gets a little more memory, and returns no segment
- * (pay_for_move ()).  Searches the heap again for each segment, because each return releases the
+/* Returns idle segments to upstream until the heap has room for a new segment of @needed bytes.
+ * Returns no segment if the heap has done this too often lately (pay_for_move ()).  In that case,
+ * the program probably alternates between several sizes that each need a segment, so it is better
+ * to get more memory.  Searches the heap again for each segment, because each return releases the
  * heap's lock. */
 static void
 make_room (TarnHeapRange *range, gsize needed)

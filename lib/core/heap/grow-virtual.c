@@ -19,7 +19,8 @@
 
 #define MIB ((gsize) 1 << 20)
 
-/* The largest request, in bytes, that the small range serves. */
+/* The size in bytes of the largest request that the range (set of segments) for small requests
+ * serves. */
 #define MAX_SMALL_BYTES ((gsize) 256 << 10)
 
 /* The largest size of a fresh segment depends on the bytes that its arena (a set of ranges) will
@@ -40,9 +41,9 @@
 #define MIN_ROOM (8 * MIB)
 #define ROOM_SHARE 66
 
-/* In a heap with a limit, a segment has at most the limit divided by LIMIT_PIECE_SHARE.  A segment
- * cannot move while any extent in it is in use.  If the segment is small, only few free bytes are
- * then stuck in it. */
+/* In a heap with a limit, a segment has at most as many bytes as the limit divided by
+ * LIMIT_PIECE_SHARE.  A segment cannot move while any extent in it is in use, so its free bytes are
+ * then stuck in it.  In a small segment, only few bytes can be stuck. */
 #define LIMIT_PIECE_SHARE 512
 
 /* The sizes in bytes of the regions (contiguous addresses) that the ranges for large and for small
@@ -154,8 +155,8 @@ ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
 }
 
 /* Releases each old region (reserved addresses) of a range if the region has no segment any more.
- * A range of a heap without virtual memory has no regions.  Releases the heap's lock during each
- * driver call. */
+ * Does nothing in a heap without virtual memory, whose ranges have no regions.  Releases the heap's
+ * lock during each driver call. */
 void
 _tarn_range_tidy (TarnHeapRange *range)
 {
@@ -332,8 +333,9 @@ move_unquiet (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece)
   _tarn_range_add_busy_piece (range, piece, place);
 }
 
-/* Moves an idle segment to a place, or tries to.  Returns TRUE if the caller should search the
- * range again. */
+/* Moves an idle segment to a place.  Returns TRUE if the caller should search the range again.  The
+ * result is TRUE even if the segment did not move because upstream refused to map it twice
+ * (move_unquiet ()). */
 static gboolean
 move (TarnHeapRange *range, TarnPlace *place, TarnPiece *piece, GError **error)
 {
@@ -348,8 +350,8 @@ move (TarnHeapRange *range, TarnPlace *place, TarnPiece *piece, GError **error)
 }
 
 /* Returns TRUE if the heap may move idle segments of any size into a range instead of adding fresh
- * memory.  The range for small requests gets only fresh memory, and segments of the smallest size,
- * because a large segment there would be in use for as long as the smallest block in it. */
+ * memory.  Returns FALSE for a range for small requests, which gets only segments of the smallest
+ * size: a large segment there would be in use for as long as the smallest block in it. */
 static gboolean
 moves_in (const TarnHeapRange *range)
 {
@@ -400,9 +402,9 @@ get_room (const TarnHeap *heap, gsize size)
   return wanted > heap->stats.upstream_bytes ? wanted - heap->stats.upstream_bytes : 0;
 }
 
-/* Gets the largest size of a fresh segment if the program did not set a size.  The result is
- * @bytes, but at most the heap's limit divided by LIMIT_PIECE_SHARE, and at least the granularity
- * of virtual memory. */
+/* Gets the largest size of a fresh segment if the program did not set a size.  @bytes is the
+ * largest size in a heap without a limit.  In a heap with a limit, the result is also at most the
+ * limit divided by LIMIT_PIECE_SHARE.  It is at least the granularity of virtual memory. */
 static gsize
 get_most_of_piece (const TarnHeap *heap, gsize bytes)
 {
@@ -412,13 +414,17 @@ get_most_of_piece (const TarnHeap *heap, gsize bytes)
   return MAX (MIN (bytes, share & ~(granularity - 1)), granularity);
 }
 
-/* Chooses the size of a fresh segment.  If the program set a size, uses that size.  If not, a
- * segment of the range for small requests has the smallest possible size.  A segment of the range
- * for large requests has about as many bytes as the arena already has, or fewer if the heap has
- * many arenas (_tarn_arena_get_step ()).  So an arena that needs little memory stays small.  The
- * segment has at most the bytes that the heap may still get (get_room ()).  If the request lacks
- * more bytes than that, the segment is made large enough for the request, up to the largest size of
- * a segment (get_most_of_piece ()).  It must also fit into the place. */
+/* Chooses the size of a fresh segment:
+ * - If the program set a size, the segment has that size, or the bytes that the request lacks if
+ *   these are more.
+ * - In a range for small requests, the segment has the smallest possible size.
+ * - In a range for large requests, the segment has about as many bytes as the arena already has,
+ *   or fewer if the heap has many arenas (_tarn_arena_get_step ()).  So an arena that needs
+ *   little memory stays small.  The segment has at most the bytes that the heap may still get
+ *   (get_room ()).  If the request lacks more bytes than that, the segment is made large enough
+ *   for the request, up to the largest size of a segment (get_most_of_piece ()).
+ *
+ * In all cases, the segment must fit into the place. */
 static gsize
 choose_size (const TarnHeapRange *range, const TarnPlace *place, gsize size)
 {
@@ -571,7 +577,9 @@ find_least_idle (const TarnHeapRange *range)
   return NULL;
 }
 
-/* Chooses the idle segment that moves for a request.  Returns NULL if fresh memory is better. */
+/* Chooses the idle segment that moves for a request.  Returns NULL if the heap should allocate
+ * fresh memory instead: because it has room for the missing bytes, because no segment can move, or
+ * because segments have moved too often lately (churn.c). */
 static TarnPiece *
 choose_moving (TarnHeapRange *range, const TarnPlace *place, gsize size, TarnHeapMoves *moves)
 {
@@ -588,12 +596,14 @@ choose_moving (TarnHeapRange *range, const TarnPlace *place, gsize size, TarnHea
   return *moves == TARN_MOVES_PIECES ? idle : NULL;
 }
 
-/* Returns TRUE if the heap should first find out whether upstream has the bytes that a request
- * lacks at @place.  Then sets *bytes to the number of bytes to test: the missing bytes, minus the
- * bytes of the idle segments that can move.  Returns FALSE if one fresh segment can supply these
- * bytes.  Otherwise returns TRUE in three cases: the request needs many segments; memory ran out
- * before; or upstream forbids returns of segments for now, so the heap could not return the
- * segments of a request that fails. */
+/* Returns TRUE if the heap should first test whether upstream has the bytes that a request lacks at
+ * @place.  Then sets *bytes to the number of bytes to test: the missing bytes, minus the bytes of
+ * the idle segments that can move.  No test is needed if one fresh segment can supply these bytes.
+ * Otherwise, a test is needed in three cases:
+ * - The request lacks so many bytes that it needs many segments (PROBED_BYTES).
+ * - Memory ran out before.
+ * - Upstream forbids returns of segments for now, so the heap could not return the segments of a
+ *   request that fails. */
 static gboolean
 needs_probe (const TarnHeapRange *range, const TarnPlace *place, gsize size, gsize *bytes)
 {
@@ -630,8 +640,9 @@ find_place (const TarnHeapRange *range, gsize size, const TarnHeapAttempt *attem
   return place;
 }
 
-/* Decides whether the heap should try the end of a range after it failed to grow in a gap.  Idle
- * segments that are larger than the gap can move to the end, if they are enough for the request. */
+/* Returns TRUE if the heap should try the end of a range after it failed to grow in a gap.  At the
+ * end, idle segments can be used that are larger than the gap.  So the result is TRUE if the idle
+ * segments that can move to the end are enough for the request. */
 static gboolean
 should_skip_gaps (const TarnHeapRange *range, gsize size)
 {

@@ -119,12 +119,13 @@ _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
   return TRUE;
 }
 
-/* If the backend has event_record_all (), makes the host wait for all queues when queues that the
- * program no longer names have too many idle segments (UNRECORDED_SHARE).  Only an event shows that
- * these segments are quiet, and the heap records no event on such a queue.  So without this wait, a
- * program that uses a new queue for each task would allocate until the driver has no memory left.
- * So would a program that uses a new thread, with its own default stream, for each task.  Returns
- * TRUE if the caller should search the range again.  Waits at most once for each request. */
+/* Makes the host wait for all queues if queues that the program no longer names have too many bytes
+ * in idle segments (UNRECORDED_SHARE).  This is needed only if the backend has event_record_all ():
+ * then the heap records an event on a queue only when the program names the queue, and without an
+ * event an idle segment does not become quiet.  So without this wait, a program that uses a new
+ * queue for each task would allocate until the driver has no memory left.  So would a program that
+ * uses a new thread, with its own default stream, for each task.  Returns TRUE if the caller should
+ * search the range again.  Waits at most once for each request. */
 static gboolean
 await_unrecorded (TarnHeap *heap, gsize size, TarnHeapAttempt *attempt)
 {
@@ -162,8 +163,8 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
   _tarn_heap_end_aliases (heap);
   has_grown = heap->growth->grow (range, size, attempt, error);
   if (!has_grown && _tarn_heap_stays (heap))
-    /* While _tarn_heap_stays () is TRUE, this call returns to upstream only idle segments that no
-     * request has used. */
+    /* The request has failed, so return the segments that the heap added for it.  Other ranges
+     * could not use them: while _tarn_heap_stays () is TRUE, no segment can move. */
     _tarn_heap_release_idle (heap, NULL);
   heap->stats.driver_calls += _tarn_direct_get_calls () - n_before;
   _tarn_heap_end_change (heap);
@@ -192,7 +193,9 @@ _tarn_piece_new (TarnMemory memory, gsize size)
   return piece;
 }
 
-/* Returns TRUE if the heap may return an idle segment to upstream now. */
+/* Returns TRUE if the heap may return an idle segment to upstream now.  This is so if upstream does
+ * not forbid the return (_tarn_heap_stays ()), and if no command uses the segment.  Some upstream
+ * allocators also accept memory that commands still use (frees_in_order). */
 gboolean
 _tarn_piece_can_go (const TarnPiece *piece)
 {

@@ -31,11 +31,11 @@ end_of (const TarnExtent *extent)
   return extent->start + extent->size;
 }
 
-/* Gets the granularity of a segment.  The size of each extent that begins in the segment must be a
- * multiple of the granularity, unless the extent ends where the segment ends.  The granularity is
- * the heap's alignment, or the alignment of the segment's address if this is lower.  In the latter
- * case, an aligned extent may begin some bytes after the start of the segment.  The skipped bytes
- * are an extent, whose size need not be a multiple of the heap's alignment. */
+/* Gets the granularity of a segment: the size of each extent that begins in the segment must be a
+ * multiple of it, unless the extent ends where the segment ends.  The granularity is usually the
+ * heap's alignment.  It is lower if the segment's address has a lower alignment.  Then the heap may
+ * skip some bytes at the start of the segment to reach an aligned address.  The skipped bytes are
+ * an extent, whose size need not be a multiple of the heap's alignment. */
 static gsize
 get_granularity (const TarnHeap *heap, const TarnPiece *piece)
 {

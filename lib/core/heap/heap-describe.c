@@ -23,8 +23,9 @@ tell_options (const TarnHeap *heap, TarnListener *listener)
                     G_N_ELEMENTS (properties) / 2);
 }
 
-/* Records the address that the user of an extent got, if it differs from the extent's start.  It
- * differs for parts, which have addresses of their own. */
+/* Adds to the recording the memory (an address or a handle) that the user of an extent got, if it
+ * differs from the extent's start.  It differs in heaps whose segments cannot move.  There, start
+ * is only a number, and the user gets a part of the segment, such as a sub-buffer. */
 void
 _tarn_heap_record_part (const TarnExtent *extent)
 {

@@ -134,10 +134,10 @@ _tarn_heap_close (TarnHeap *heap)
   collect (heap);
 }
 
-/* Allows read sections again, and updates the bounds that threads in read sections read.  Does
- * nothing if read sections are allowed already.  If no threads use read sections, only updates
- * TarnHeap.max_unchecked.  While allocations are traced, updates the bounds, but does not allow
- * read sections, because traced allocations need the heap's lock. */
+/* Allows read sections again.  Does nothing if they are allowed already.  First updates three
+ * fields that threads in read sections read: max_unchecked, event_bytes and room_bytes.  If no
+ * threads use read sections, only updates max_unchecked.  While allocations are traced, updates the
+ * fields, but does not allow read sections, because traced allocations need the heap's lock. */
 static void
 open_door (TarnHeap *heap)
 {

@@ -24,17 +24,17 @@
  * event covers all commands that the queue ever had. */
 #define LAST (G_MAXUINT64 - 1)
 
-/* In one of PASSES calls that name a queue, the heap asks the driver whether the queue's event is
- * done.  While segments of the queue are still mapped at old addresses, the heap asks in one of
- * PASSES_OF_ALIASES calls, because other queues cannot use these segments before the event is
- * done. */
+/* Every PASSES-th call that names a queue asks the driver whether the queue's event is done.  While
+ * segments of the queue are still mapped at old addresses, every PASSES_OF_ALIASES-th call asks,
+ * because other queues cannot use these segments before the event is done. */
 #define PASSES 16
 #define PASSES_OF_ALIASES 4
 
-/* The heap assumes that the program will not name a queue again soon if the heap has added
- * MANY_LATER other queues since it added this queue, and if the queue's segments have been idle for
- * UNNAMED_TIME microseconds.  So if the program alternately uses at most MANY_LATER queues, the
- * host does not wait for them. */
+/* The heap assumes that the program will not name a queue again soon if two things are true: the
+ * heap has added MANY_LATER other queues since it added this queue, and the queue's segments have
+ * been idle for UNNAMED_TIME microseconds.  The host waits for queues if such queues have too much
+ * idle memory (grow.c).  So it does not wait in a program that alternates between at most
+ * MANY_LATER queues. */
 #define MANY_LATER 288
 #define UNNAMED_TIME (20 * G_TIME_SPAN_MILLISECOND)
 
@@ -99,8 +99,8 @@ record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
 {
   TarnHeap *heap = queue->heap;
   g_autoptr (GError) local = NULL;
-  /* While n_calls is not 0, the heap does not release its reference to the backend's queue
-   * @handle. */
+  /* As long as n_calls is not 0, the heap keeps its reference to the backend's queue.  So the
+   * handle stays valid while this function releases the lock. */
   gpointer made, handle = queue->handle;
   TarnHeapEvent *event;
 
@@ -221,9 +221,10 @@ _tarn_queue_has_idle (const TarnHeapQueue *queue)
 /* Records an event on a queue if segments of the queue have become idle or have moved since the
  * heap last recorded an event.  First asks the driver whether the queue's earlier events are done.
  * If an earlier event is still pending, records no new event, because one pending event is enough
- * even for a queue that has much work to do.  Only one in PASSES calls (or PASSES_OF_ALIASES) does
- * this work; the other calls return at once.  The caller guarantees that the queue is alive.  Read
- * sections may be allowed afterwards, even if the caller had forbidden them. */
+ * even for a queue that has much work to do.  Only every PASSES-th call for the queue (or every
+ * PASSES_OF_ALIASES-th) does this; the other calls return at once.  The caller guarantees that the
+ * queue is alive.  Read sections may be allowed afterwards, even if the caller had forbidden
+ * them. */
 void
 _tarn_queue_record_if_idle (TarnHeapQueue *queue)
 {
@@ -307,10 +308,10 @@ enter_unquiet (const TarnHeap *heap)
 
 /* Asks the driver which events of all queues are done, and unmaps the aliases (mappings of segments
  * at old addresses) that no command uses any more.  Also records an event on each queue that has no
- * pending event, if segments of the queue have become idle or moved since the last event.  With
- * some backends (event_record_all), the program may destroy a queue although Tarn has a reference
- * to it.  With such a backend, records no events here: the heap records an event on a queue in the
- * next call to which the program passes that queue.  The caller must have set is_changing. */
+ * pending event, if segments of the queue have become idle or moved since the last event.  Records
+ * no events if the backend has event_record_all (): such a backend cannot keep a queue alive, so
+ * the heap records an event on a queue only in a call to which the program passes that queue.  The
+ * caller must have set is_changing. */
 void
 _tarn_heap_poll_events (TarnHeap *heap)
 {
@@ -352,10 +353,10 @@ _tarn_heap_count_unrecorded (const TarnHeap *heap)
   return bytes;
 }
 
-/* Makes the host wait for the commands that may still use idle segments (segments without an extent
- * in use), as far as the heap knows of such commands.  During the wait, other threads may add and
- * remove segments.  This is necessary because the commands may depend on work that these threads
- * still have to submit.  Returns TRUE if there were idle segments that commands may have used. */
+/* Makes the host wait for each queue whose commands may still use idle segments (segments without
+ * an extent in use).  Ignores waits that fail.  During the wait, other threads may add and remove
+ * segments.  This is necessary because the commands may depend on work that these threads still
+ * have to submit.  Returns TRUE if there were such queues. */
 gboolean
 _tarn_heap_await_idle (TarnHeap *heap)
 {

@@ -142,7 +142,8 @@ struct _TarnPiece
   TarnPiece *before, *after;
   TarnExtent *extent; /* the extent that has the segment's first byte */
   guint n_used;
-  gboolean was_used; /* TRUE if a request has used the segment at some time */
+  gboolean was_used; /* TRUE if a request has ever used the segment; upstream can forbid the return
+                        of such segments (_tarn_heap_stays ()) */
   /* The number of the segment's aliases (TarnAlias), that is, of old addresses where it is
    * mapped. */
   guint n_aliases;
@@ -188,8 +189,9 @@ struct _TarnHeapRegion
   gsize size;           /* the size of the reserved addresses in bytes */
   guint64 end;
   guint n_pieces;    /* the number of segments and aliases (TarnAlias) in the region */
-  gboolean has_lost; /* TRUE if a segment stays mapped in the region for ever, so the heap must not
-                        release the region's addresses */
+  gboolean has_lost; /* TRUE if the heap was freed while commands could still use a segment in the
+                        region: the segment then stays mapped, and the heap does not release the
+                        region's addresses */
   /* the segment whose last byte is just before the field end; NULL: none */
   TarnPiece *last_piece;
   TarnExtent *last_extent; /* the extent whose last byte is just before the field end; NULL: none */
@@ -209,7 +211,8 @@ typedef struct
    * such extent, or if the request does not use the extent. */
   const TarnExtent *below, *above;
   gboolean is_gap;    /* TRUE if the place is not the end of the region */
-  gboolean goes_down; /* TRUE if the heap maps the segment at the end of the free addresses */
+  gboolean goes_down; /* TRUE if the heap maps the segment at the end of the free addresses, and not
+                         at their start */
   gsize missing;      /* the bytes that the heap must map for the request */
   gsize left_over;    /* the bytes that stay free beside the request's extent if the heap uses this
                          place */
@@ -316,9 +319,9 @@ struct _TarnArena
                             added to TarnHeap.stats yet; a negative change wraps around */
   gssize noted_bytes;    /* a threshold: when uncounted_bytes exceeds noted_bytes, a thread computes
                             the heap's peak of bytes in use again */
-  /* The part of TarnHeap.n_unnamed that is not added to it yet: the number of extents that threads
-   * in read sections have taken from the arena, minus the number that they have freed.  A negative
-   * number wraps around. */
+  /* The part of TarnHeap.n_unnamed that the heap has not added to that field yet: the number of
+   * extents that threads in read sections have taken from the arena, minus the number that they
+   * have freed.  A negative number wraps around. */
   gsize n_unnamed;
   /* Atomic; a list, linked by TarnExtent.next.  A thread that frees an extent while another thread
    * holds the arena's lock adds the extent to this list.  A later holder of the lock frees the
@@ -330,9 +333,10 @@ struct _TarnArena
                              the arena last asked the heap to record an event */
   guint n_taken; /* the number of extents taken from this arena since a request to the arena last
                     asked the heap to record an event */
-  /* The value that TarnHeap.n_growths (the number of times that the heap began to grow) had when a
-   * request to this arena last asked the heap to record an event, or when _tarn_heap_look_after ()
-   * last ran for this arena.  If n_growths has another value now, the heap has grown since. */
+  /* A copy of TarnHeap.n_growths, the number of times that the heap began to grow.  A thread makes
+   * the copy when a request to this arena asks the heap to record an event, and when
+   * _tarn_heap_look_after () runs for this arena.  If n_growths has another value now, the heap has
+   * grown since. */
   guint seen_growths;
   guint n_takes;       /* the number of requests to this arena that threads made in read sections */
   guint n_waits;       /* the number of recent requests to this arena that waited for its lock */
@@ -422,9 +426,9 @@ struct _TarnHeapQueue
                            queue */
 };
 
-/* Tells whether the heap moves idle segments for a request that needs more memory
- * (TARN_MOVES_PIECES), or allocates fresh ones (TARN_MOVES_NONE).  churn.c decides this at most
- * once for each request; until then the value is TARN_MOVES_UNDECIDED. */
+/* The decision whether the heap moves idle segments for a request that needs more memory
+ * (TARN_MOVES_PIECES), or allocates fresh ones (TARN_MOVES_NONE).  churn.c makes the decision at
+ * most once for each request; until then the value is TARN_MOVES_UNDECIDED. */
 typedef enum
 {
   TARN_MOVES_UNDECIDED,
@@ -553,9 +557,10 @@ struct _TarnHeap
   /* The size of the largest request that may take any free extent.  Larger requests must not strand
    * too many bytes, that is, leave them free but not returnable to upstream (spare.c). */
   gsize max_unchecked;
-  /* The most bytes that the heap should still get from upstream (_tarn_heap_get_room ()).  A
-   * request that finds no extent in its thread's own arena, and that needs more bytes, uses free
-   * memory in its queue's other arenas. */
+  /* The most bytes that the heap should still get from upstream (_tarn_heap_get_room ()).  If a
+   * request finds no extent in its thread's own arena, it usually takes one from its queue's other
+   * arenas.  But if several threads use the queue, and the request needs at most this many bytes,
+   * the heap grows instead. */
   gsize room_bytes;
   guint64 peak_in_visits
       TARN_WHOLE; /* atomic: the most bytes in use that threads in read sections have computed since
@@ -625,12 +630,12 @@ struct _TarnHeap
 /* Constants that bound the extra memory that a heap may have for its arenas.  Without extra memory,
  * arenas that need little would take memory from each other again and again.  The bound is the
  * larger one of two numbers:
- * - TARN_ARENA_ROOM bytes for each arena after the first two, which are one queue's arena and the
- *   arena of heap->nobody (_tarn_heap_count_for_room () counts the arenas).  This number is at most
- *   the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE.
- * - TARN_ARENA_ROOM bytes for each queue that needs memory alternately with others.  There are
- *   TarnHeapChurn.turns such queues, but no more than the heap has queues (without heap->nobody and
- *   the forgotten ones). */
+ * - TARN_ARENA_ROOM bytes for each arena except two, but at most the heap's peak of bytes in use
+ *   divided by TARN_ARENA_ROOM_SHARE.  The two arenas are one queue's and the one for requests
+ *   without a queue.  _tarn_heap_count_for_room () counts the arenas.
+ * - TARN_ARENA_ROOM bytes for each queue that needs memory alternately with others.  The heap
+ *   counts TarnHeapChurn.turns such queues, or all queues that it has not forgotten if these are
+ *   fewer. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 
@@ -649,7 +654,8 @@ _tarn_heap_count_for_room (const TarnHeap *heap)
   return n_queues + (heap->arenas.length - n_queues) / TARN_FURTHER_ARENAS;
 }
 
-/* Returns the number of the heap's queues, without heap->nobody and the forgotten ones. */
+/* Returns the number of the heap's queues that it has not forgotten.  Leaves out heap->nobody, the
+ * struct for requests without a queue. */
 static inline guint
 _tarn_heap_count_queues (const TarnHeap *heap)
 {
@@ -660,7 +666,8 @@ _tarn_heap_count_queues (const TarnHeap *heap)
 static inline guint64
 _tarn_heap_get_room_of_arenas (const TarnHeap *heap, guint64 peak)
 {
-  guint64 n = _tarn_heap_count_for_room (heap); /* including the arena of heap->nobody */
+  guint64 n
+      = _tarn_heap_count_for_room (heap); /* including the arena for requests without a queue */
   guint64 n_extra = n > 2 ? n - 2 : 0;
   guint n_queues = _tarn_heap_count_queues (heap);
 
@@ -672,8 +679,8 @@ _tarn_heap_get_room_of_arenas (const TarnHeap *heap, guint64 peak)
  * - the heap's peak of bytes in use, which includes a new request of @size bytes
  * - this peak divided by @share
  * - @room bytes
- * - bytes for the heap's arenas
- * - the extra bytes of churn.c
+ * - extra bytes for the heap's arenas (TARN_ARENA_ROOM)
+ * - the extra bytes that the heap may use to move fewer segments (TarnHeapChurn.extra)
  * - the bytes lent to other heaps */
 static inline gsize
 _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room)
@@ -763,8 +770,9 @@ TarnHeapQueue *_tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError *
 void _tarn_heap_drop_queues (TarnHeap *heap);
 void _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue);
 
-/* Functions of heap-event.c, for events on queues.  The caller holds the heap's lock.  All
- * functions except the first release the lock during driver calls. */
+/* Functions of heap-event.c, for events on queues.  The caller holds the heap's lock.  The
+ * functions release the lock during driver calls.  Three functions make no driver calls:
+ * _tarn_piece_is_quiet (), _tarn_queue_has_idle () and _tarn_heap_count_unrecorded (). */
 gboolean _tarn_piece_is_quiet (const TarnPiece *piece);
 gboolean _tarn_queue_has_idle (const TarnHeapQueue *queue);
 gboolean _tarn_queue_record_last_event (TarnHeapQueue *queue, GError **error);
@@ -806,7 +814,8 @@ gsize _tarn_heap_get_stranded_by_huge (const TarnHeap *heap);
 gsize _tarn_arena_get_bytes (const TarnArena *arena);
 guint _tarn_heap_count_idle (const TarnHeap *heap);
 
-/* A function of share-out.c.  The caller holds the heap's lock and has forbidden read sections. */
+/* A function of share-out.c, which moves segments between the arenas of a queue.  The caller holds
+ * the heap's lock and has forbidden read sections. */
 void _tarn_arena_share_out (TarnArena *arena);
 
 /* Functions of grow.c, which add and return segments.  The caller holds the heap's lock.  The first
@@ -827,8 +836,8 @@ TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
 gboolean _tarn_piece_can_go (const TarnPiece *piece);
 gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 
-/* A function of place.c.  The caller holds the heap's lock, has forbidden read sections, and has
- * set is_changing. */
+/* A function of place.c, which finds addresses for a segment of virtual memory.  The caller holds
+ * the heap's lock, has forbidden read sections, and has set is_changing. */
 void _tarn_range_find_place (const TarnHeapRange *range, gsize size, gboolean is_first,
                              TarnPlace *place);
 

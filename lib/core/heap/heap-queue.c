@@ -214,7 +214,8 @@ steal_quiet (TarnHeap *heap)
         {
           if (queue->left != NULL)
             unref_handle (heap, g_steal_pointer (&queue->left));
-          /* TRUE if no call began to use the queue while unref_handle () had released the lock. */
+          /* Reuse the queue only if no call began to use it while unref_handle () had released the
+           * lock. */
           if (queue->n_calls == 1)
             return queue;
         }
@@ -412,7 +413,8 @@ drop (TarnHeap *heap, TarnHeapQueue *queue)
   _tarn_heap_free_queue (heap, queue);
 }
 
-/* Returns TRUE if a queue need not be in the list TarnHeap.watched. */
+/* Returns TRUE if a queue need not be in the list TarnHeap.watched: it has segments, none of them
+ * is idle, and it has no event and no alias (a mapping of a segment at an old address). */
 static gboolean
 is_dull (const TarnHeapQueue *queue)
 {

@@ -98,10 +98,10 @@ name_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **erro
   return is_made;
 }
 
-/* Finishes a request.  @extent is the extent that the request got, or NULL if the request failed.
- * Stores the extent's memory in *memory.  Sets *owner to the queue's number if the extent is in an
- * arena of the queue.  Otherwise sets *owner to 0.  Decrements the queue's n_calls, the number of
- * calls that use the queue.  Releases the heap's lock, which the caller holds. */
+/* Finishes a request that named @queue.  @extent is the extent that the request got, or NULL if the
+ * request failed.  Stores the extent's memory in *memory.  Sets *owner to the number of @queue if
+ * the extent is in an arena of @queue, and to 0 otherwise.  Decrements the queue's n_calls, the
+ * number of calls that use the queue.  Releases the heap's lock, which the caller holds. */
 static gboolean
 hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 *owner,
           GError **error)
@@ -170,7 +170,7 @@ _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer h
   return hand_out (queue, extent, memory, owner, error);
 }
 
-/* The function TarnAllocatorOps.allocate of a heap. */
+/* Implements TarnAllocatorOps.allocate for a heap. */
 static gboolean
 heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -281,7 +281,7 @@ _tarn_heap_knows_owner (TarnHeap *heap, gpointer handle, guint64 owner)
   return knows;
 }
 
-/* The function TarnAllocatorOps.free of a heap.  The caller ensures that no command uses the memory
+/* Implements TarnAllocatorOps.free for a heap.  The caller ensures that no command uses the memory
  * any more. */
 static void
 heap_free (gpointer user_data, TarnMemory memory, gsize size)
@@ -328,9 +328,9 @@ heap_trim (TarnAllocator *allocator, gsize keep_bytes)
   return bytes;
 }
 
-/* The function TarnAllocatorOps.reclaim of a heap: returns the heap's idle segments to upstream.
- * If the heap can return none, makes the upstream allocator reclaim memory.  Returns TRUE if
- * memory was returned or reclaimed. */
+/* Implements TarnAllocatorOps.reclaim for a heap: returns the heap's idle segments to upstream.  If
+ * the heap can return none, makes the upstream allocator reclaim memory.  Returns TRUE if memory
+ * was returned or reclaimed. */
 static gboolean
 heap_reclaim (gpointer user_data)
 {
@@ -448,9 +448,9 @@ heap_finalize (TarnAllocator *allocator)
   free (heap);
 }
 
-/* The class of all heaps.  A heap makes and frees blocks by the functions of direct allocators,
- * which call the allocator's TarnAllocatorOps for each block: here heap_allocate () and
- * heap_free (). */
+/* The class of all heaps.  A heap has the same block functions as a direct allocator (an allocator
+ * that calls the driver for every block).  They get the memory of each block by the functions in
+ * TarnAllocatorOps: here heap_allocate () and heap_free (). */
 static const TarnAllocatorClass heap_class = {
   .kind = "heap",
   .trace_class = TARN_TRACE_HEAP,
@@ -462,7 +462,9 @@ static const TarnAllocatorClass heap_class = {
   .get_alignment = heap_get_alignment,
   .allocate_aligned = heap_allocate_aligned,
   .lose_memory = heap_lose,
-  /* No block exists when dispose () runs, because each block has a reference to the heap. */
+  /* A heap can be freed in dispose (): each of its blocks has a reference to it, so no block exists
+   * any more.  (Pools are freed later, in finalize (), because blocks of a pool may outlive the
+   * last reference to the pool.) */
   .dispose = heap_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
@@ -544,10 +546,10 @@ _tarn_heap_get_max_shared (TarnHeap *heap)
   return bytes;
 }
 
-/* Chooses the kind of memory that a heap gets from @upstream: virtual memory if @upstream has it
- * and is not a heap itself.  (A heap lends virtual memory only through an adaptor, lend.c.)
- * Otherwise the heap allocates segments of which the backend makes parts, such as OpenCL
- * sub-buffers.  Returns NULL if the backend cannot make parts. */
+/* Chooses the kind of memory that a heap gets from @upstream.  This is virtual memory if @upstream
+ * has it and is not a heap itself.  (To get virtual memory from a heap, the program puts an adaptor
+ * between the two heaps, lend.c.)  Otherwise the heap allocates segments of which the backend makes
+ * parts, such as OpenCL sub-buffers.  Returns NULL if the backend cannot make parts. */
 static const TarnHeapGrowth *
 choose_growth (const TarnAllocator *upstream)
 {

@@ -49,8 +49,8 @@ lend_stays (gpointer user_data)
   return _tarn_heap_stays (user_data);
 }
 
-/* Adds @bytes to the lender's counters of lent bytes and of bytes from upstream.  To subtract, the
- * caller passes a number that wraps around.  The caller holds the lender's lock. */
+/* Adds @bytes to the lender's counters of lent bytes and of bytes from upstream.  To subtract n
+ * bytes, the caller passes -n, which wraps around.  The caller holds the lender's lock. */
 static void
 count_lent (TarnHeap *heap, gsize bytes)
 {

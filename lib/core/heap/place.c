@@ -18,7 +18,8 @@
 
 #define MIB ((gsize) 1 << 20)
 
-/* Constants that tell when the heap maps a request's memory apart, with free addresses before it
+/* Constants that tell when the heap maps a request's memory apart from other memory, with free
+ * addresses before and after it, so that the block can be larger the next time
  * (_tarn_range_find_place ()):
  * - The request has at least LEAST_APART bytes.
  * - The largest free extent lacks at most the request's bytes divided by NEARLY_SHARE.
@@ -173,8 +174,8 @@ find_gap (const TarnHeapRange *range, gsize size, TarnPlace *best)
     try_gap (range, below, NULL, size, best);
 }
 
-/* Returns TRUE if a range has a free extent that has nearly enough bytes for a large request.  A
- * program that allocates such a block probably goes on with slightly larger ones. */
+/* Returns TRUE if @size is large, and a free extent of the range has nearly @size bytes.  Then the
+ * program has probably freed a block to allocate a slightly larger one, and will do so again. */
 static gboolean
 nearly_fits (const TarnHeapRange *range, gsize size)
 {
@@ -200,12 +201,15 @@ get_place_apart (const TarnHeapRange *range, gsize size, TarnPlace *place)
 }
 
 /* Replaces *place, which is the end of a range's region, by a better place for a request of @size
- * bytes, if there is one.  If a free extent has nearly enough bytes, the place is above that
- * extent, or apart from other memory, with free addresses before it.  A slightly larger request
- * that follows then needs only one small segment at that place, even while commands still use old
- * addresses of moved segments.  If the heap adds several segments for the request, only the first
- * may be apart (@is_first): otherwise segments could move to and fro between that place and a
- * gap. */
+ * bytes, if there is one: a gap where the request needs less memory, or a place apart.
+ *
+ * A place apart has free addresses before and after it.  The heap prefers such a place if a free
+ * extent has nearly @size bytes, because a slightly larger request probably follows after the
+ * program has freed this request's block.  At a place apart, that request needs only one small
+ * segment more, even while commands still use old addresses of moved segments.
+ *
+ * If the heap adds several segments for the request, only the first may be apart (@is_first):
+ * otherwise segments could move to and fro between that place and a gap. */
 void
 _tarn_range_find_place (const TarnHeapRange *range, gsize size, gboolean is_first, TarnPlace *place)
 {

@@ -55,8 +55,9 @@ _tarn_heap_get_most (const TarnHeap *heap)
   return MIN (limit != 0 ? limit : G_MAXSIZE, heap->full_bytes);
 }
 
-/* Returns the heap's limit in bytes divided by @share.  Returns G_MAXSIZE / 2 if no limit is set or
- * known. */
+/* Returns the heap's limit in bytes divided by @share.  If no limit is set or learnt, returns
+ * G_MAXSIZE / 2: this is more than any request has, and a caller can round it up without
+ * overflow. */
 gsize
 _tarn_heap_get_share (const TarnHeap *heap, gsize share)
 {
@@ -119,7 +120,8 @@ _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
 }
 
 /* Returns TRUE if a request of @size bytes may take a free extent of a segment that has other
- * extents in use.  When the program frees the extent later, the extent may be stranded. */
+ * extents in use.  When the program frees the extent later, the extent may be stranded, so the
+ * result is FALSE if the heap is near its limit. */
 gboolean
 _tarn_heap_may_share (const TarnHeap *heap, gsize size)
 {

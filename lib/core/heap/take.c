@@ -102,9 +102,10 @@ take_what_there_is (TarnHeapQueue *queue, gsize size, gsize alignment)
   return extent;
 }
 
-/* Returns TRUE if a request of @size bytes should not use an idle segment of virtual memory,
- * because the heap is nearly full: it can get no more memory from upstream, and has few idle
- * segments.  Without an idle segment, a request that is larger than a segment would fail. */
+/* Returns TRUE if a request of @size bytes should leave the idle segments of virtual memory to
+ * larger requests.  This is so if the request is smaller than any segment, and if the heap can get
+ * no more memory from upstream and has few idle segments.  A request that is larger than a segment
+ * needs idle segments, and would fail without them. */
 static gboolean
 is_tight (const TarnHeap *heap, gsize size)
 {
@@ -231,7 +232,8 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, gsize alignment, GError **err
     if (_tarn_heap_grow (get_range (queue, enough), enough, &attempt, &local))
       n_grown++;
     else if (queue->n_arenas > 1 && (extent = take_anywhere (queue, size, alignment)) != NULL)
-      /* The heap could not grow, but the queue's arenas had an extent that is large enough. */
+      /* The heap could not grow.  So take any extent of the queue that is large enough, even if the
+       * search above left it out because the thread's own arena should grow first. */
       break;
     else
       {

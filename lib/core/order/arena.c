@@ -37,8 +37,8 @@ add_met (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
 
 /* Assigns a block to the arena of the block's queue.  From then on, a free puts the block into the
  * thread's cache or back into the arena, and not into a bin of the pool.  Does nothing if another
- * queue may still use the block.  The caller has just allocated the
- * block for a request, so no other thread uses the block. */
+ * queue may still use the block.  The caller has just allocated the block for a request, so no
+ * other thread uses the block. */
 static void
 adopt (TarnPool *pool, TarnCache *cache, const TarnMetQueue *met, TarnBlock *block)
 {

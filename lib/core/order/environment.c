@@ -5,7 +5,7 @@
  * which makes each pool print its counters.  Ignores both variables in a set-user-ID program.  Also
  * prints the counters of pools. */
 
-#define _GNU_SOURCE 1 /* for secure_getenv () */
+#define _GNU_SOURCE 1 /* for secure_getenv (), which common/variable-private.h calls */
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,9 +6,10 @@
 
 #include "order/order-private.h"
 
-/* Functions that count references to events.  Their callers hold the pool's lock.  An event or
- * queue whose last reference is dropped is put on a list; _tarn_pool_unlock_and_sweep () releases
- * the lock and then frees the events and queues on the list. */
+/* Functions that count references to events.  Their callers hold the pool's lock.  When the last
+ * reference to an event or a queue is dropped, the event or queue is put on a list.  The next call
+ * of _tarn_pool_unlock_and_sweep () releases the lock, and then frees the events and queues on the
+ * list. */
 
 /* Makes a TarnEvent with one reference.  @handle is the backend's event.  If @handle is NULL, the
  * caller is going to record the backend's event, and then sets TarnEvent.handle.  @is_late is TRUE
@@ -17,7 +18,8 @@
 TarnEvent *
 _tarn_event_new (gpointer handle, gboolean is_late)
 {
-  /* Does not call g_new0 (), because calloc () bypasses malloc's cache. */
+  /* Does not call g_new0 (), because calloc () is slower here: it does not use malloc's cache of
+   * freed memory. */
   TarnEvent *event = g_new (TarnEvent, 1);
 
   *event = (TarnEvent){ .handle = handle, .n_refs = 1, .is_late = is_late };

@@ -29,11 +29,11 @@
  * size, so most small requests do not need the heap's arenas. */
 #define HEAP_THREAD_CACHE_BYTES ((gsize) 4 << 20)
 
-/* The size in bytes of the largest block that belongs to no arena and that a thread's cache takes,
- * in a pool that is over a heap and has no bound on cached bytes.  A larger block would take the
- * place of many others.  In a small cache, the largest size is half of the cache's bytes instead.
- * Temporaries (blocks that a thread frees before it allocates the next) may have HEAP_MAX_TEMPORARY
- * bytes.  Blocks of arenas have another bound, TARN_HEAP_MAX_ROUNDED. */
+/* Bounds for the blocks in a thread's cache, in a pool that is over a heap and has no bound on
+ * cached bytes.  The largest block in the cache has HEAP_MAX_KEPT bytes, or half of the cache's
+ * bytes if that is less: a larger block would take the place of many others.  Temporaries (blocks
+ * that a thread frees before it allocates the next) may have HEAP_MAX_TEMPORARY bytes.  Blocks that
+ * belong to arenas have another bound, TARN_HEAP_MAX_ROUNDED. */
 #define HEAP_MAX_KEPT ((gsize) 512 << 10)
 #define HEAP_MAX_TEMPORARY ((gsize) 1 << 20)
 
@@ -111,8 +111,9 @@ choose_heap_bins (const TarnPool *pool, const TarnPoolOptions *options)
 }
 
 /* Sets the bounds on cached bytes of a new pool, and makes the pool's bins (free lists).  Uses the
- * pool's options and upstream allocator.  If upstream is not a heap, the pool itself hands blocks
- * over from queue to queue. */
+ * pool's options and upstream allocator.  A pool over a heap does not give cached blocks of one
+ * queue to another queue (moves_blocks is FALSE), because the heap itself moves memory between
+ * queues. */
 void
 _tarn_pool_init_hold (TarnPool *pool, const TarnPoolOptions *options)
 {

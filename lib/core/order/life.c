@@ -74,7 +74,8 @@ pool_dispose (TarnAllocator *allocator)
   if (pool->policy.is_debugged)
     {
       /* Threads that use other pools of the reclaim group may wait until this thread has returned
-       * the pool's memory. */
+       * the pool's memory.  Meanwhile this thread must not wait for such threads
+       * (base/duty-private.h). */
       _tarn_duty_begin (pool->base.level, TARN_DUTY_GIVE_BACK);
       _tarn_debug_end_pool (pool->upstream);
       _tarn_duty_end (pool->base.level, TARN_DUTY_GIVE_BACK);
@@ -113,8 +114,8 @@ lose_stuck_and_queues (TarnPool *pool)
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Frees a pool.  Call this only after the last reference was dropped and the last block was freed,
- * and when no call is still returning blocks of the pool to upstream. */
+/* Frees a pool.  Call this only after the last reference to the pool was dropped and its last block
+ * was freed, and when no call is still returning blocks of the pool to upstream. */
 static void
 pool_finalize (TarnAllocator *allocator)
 {

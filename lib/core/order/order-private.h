@@ -6,10 +6,11 @@
  *
  * A block knows which queues use it (TarnUse).  A pool has a table of the queues that it knows.  It
  * adds a queue to the table when a call first names the queue, or when the backend makes fresh
- * memory ready on it.  The queue stays in the table as long as a block or a call has a reference to
- * it, unless the program makes the pool forget it.  If the backend's reference does not keep a
- * queue alive, a queue may stay in the table for a while after its last reference was dropped
- * (queue.c).
+ * memory ready on it: with some backends, commands on a queue still have to make memory ready after
+ * the driver has allocated it.  The queue stays in the table as long as a block or a call has a
+ * reference to it, unless the program makes the pool forget it.  If the backend's reference does
+ * not keep a queue alive, a queue may stay in the table for a while after its last reference was
+ * dropped (queue.c).
  *
  * An in-order queue can at once reuse memory that no other queue has used, because its later
  * commands run after its earlier ones.  So a free puts a block that only an in-order queue has used
@@ -85,8 +86,8 @@
 #include "heap/arena-private.h"
 #include "pool/pool-private.h"
 
-/* An event of the backend, and what a pool knows about it.  Several blocks may share one
- * TarnEvent. */
+/* An event of the backend, together with the data that a pool has about the event.  Several blocks
+ * may share one TarnEvent. */
 struct _TarnEvent
 {
   /* Atomic: the backend's event.  NULL if this event is not recorded yet, or could not be recorded.
@@ -120,7 +121,7 @@ typedef struct
   /* The alignment in bytes that the memory must have; 0 if any alignment will do.  A request for an
    * alignment needs fresh memory, because cached blocks may not have this alignment. */
   gsize alignment;
-  guint32 number; /* the number of the bin for the size */
+  guint32 number; /* the number of the bin (free list) for the size */
   /* The request's queue, with a reference.  NULL if the request is for the host, or if its queue is
    * not in the pool's table yet. */
   TarnQueue *queue;
@@ -145,32 +146,34 @@ typedef struct
                                          records an event */
 } TarnRequest;
 
-/* Functions of held.c whose callers hold the pool's lock */
+/* Functions of held.c, for cached blocks.  Their callers hold the pool's lock. */
 TarnBlock *_tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request);
 void _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request);
-/* Functions of held.c whose callers do not hold the pool's lock */
+/* More functions of held.c.  Their callers do not hold the pool's lock. */
 TarnBlock *_tarn_pool_take_held (TarnPool *pool, TarnRequest *request, GError **error);
 TarnBlock *_tarn_pool_move_or_put_back (TarnPool *pool, TarnBlock *block,
                                         const TarnRequest *request, gboolean may_be_late,
                                         GError **error);
 void _tarn_pool_count_failure (TarnPool *pool);
 
-/* Functions of others.c whose callers hold the pool's lock */
+/* Functions of others.c, for cached blocks of other queues than a request's.  Their callers hold
+ * the pool's lock. */
 gboolean _tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue);
 void _tarn_pool_hand_on (TarnPool *pool, guint32 number);
 void _tarn_pool_want_others (TarnPool *pool, TarnRequest *request);
 void _tarn_pool_want_next (TarnPool *pool, TarnRequest *request);
 void _tarn_pool_end_wants (TarnPool *pool, TarnRequest *request);
-/* Functions of others.c whose callers do not hold the pool's lock */
+/* More functions of others.c.  Their callers do not hold the pool's lock. */
 void _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed,
                               gboolean is_named);
 void _tarn_pool_record_others (TarnPool *pool, TarnRequest *request);
 
-/* Functions of use.c.  Their callers do not hold the pool's lock. */
+/* Functions of use.c, by which the program tells which queues use a block.  Their callers do not
+ * hold the pool's lock. */
 gboolean _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error);
 gboolean _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
 
-/* Functions of event.c whose callers hold the pool's lock */
+/* Functions of event.c, for events on queues.  Their callers hold the pool's lock. */
 TarnEvent *_tarn_event_new (gpointer handle, gboolean is_late);
 TarnEvent *_tarn_event_ref (TarnEvent *event);
 void _tarn_event_unref (TarnPool *pool, TarnEvent *event);
@@ -180,12 +183,12 @@ void _tarn_block_record_free (TarnPool *pool, TarnBlock *block); /* releases the
 void _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
                               TarnEvent *event);
 void _tarn_pool_unlock_and_sweep (TarnPool *pool); /* releases the lock */
-/* Functions of event.c whose callers do not hold the pool's lock */
+/* More functions of event.c.  Their callers do not hold the pool's lock. */
 gboolean _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean is_named,
                                  GError **error);
 void _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error);
 
-/* Functions of wait.c whose callers hold the pool's lock */
+/* Functions of wait.c, for waits until a block can be used.  Their callers hold the pool's lock. */
 gboolean _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue);
 gboolean _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue);
 gboolean _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue);
@@ -193,26 +196,27 @@ void _tarn_request_add_events (TarnRequest *request, const TarnBlock *block);
 void _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block);
 void _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh);
 void _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue);
-/* Functions of wait.c whose callers do not hold the pool's lock */
+/* More functions of wait.c.  Their callers do not hold the pool's lock. */
 gboolean _tarn_block_move (TarnPool *pool, TarnBlock *block, TarnQueue *queue, gboolean may_be_late,
                            GError **error);
 gboolean _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
                             gboolean may_be_late, GError **error);
 
-/* Functions of release.c whose callers hold the pool's lock */
+/* Functions of release.c, which returns memory to upstream.  Their callers hold the pool's lock. */
 gboolean _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block);
 gboolean _tarn_pool_heap_knows (const TarnPool *pool, const TarnQueue *queue);
-/* Functions of release.c whose callers do not hold the pool's lock */
+/* More functions of release.c.  Their callers do not hold the pool's lock, except where a comment
+ * says that they do. */
 void _tarn_pool_record_returning (TarnAllocator *pool, TarnBlock *blocks, gboolean is_wanted);
 gboolean _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error);
-gboolean _tarn_block_is_done (const TarnBlock *block);
-gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
+gboolean _tarn_block_is_done (const TarnBlock *block);        /* the caller holds the lock */
+gboolean _tarn_pool_waits_before_free (const TarnPool *pool); /* needs no lock */
 gboolean _tarn_pool_ask_recorded (TarnPool *pool);
 void _tarn_pool_give_back_excess (TarnPool *pool);
 void _tarn_pool_look_after (TarnPool *pool, gpointer handle);
 void _tarn_pool_spare_heap (TarnPool *pool, guint32 number, TarnQueue *queue);
 
-/* Functions of queue.c whose callers hold the pool's lock */
+/* Functions of queue.c, for the pool's table of queues.  Their callers hold the pool's lock. */
 TarnQueue *_tarn_pool_find_queue (TarnPool *pool, gpointer handle);
 TarnQueue *_tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order);
 void _tarn_queue_unref (TarnPool *pool, TarnQueue *queue);
@@ -221,14 +225,14 @@ void _tarn_queue_begin_recording (TarnPool *pool, TarnQueue *queue);
 void _tarn_queue_end_recording (TarnPool *pool, TarnQueue *queue);
 void _tarn_pool_drop_released_queues (TarnPool *pool);
 void _tarn_pool_drop_unused_queues (TarnPool *pool);
-/* Functions of queue.c whose callers do not hold the pool's lock */
+/* More functions of queue.c.  Their callers do not hold the pool's lock. */
 TarnQueue *_tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error);
 gpointer _tarn_pool_get_fresh_queue (const TarnPool *pool);
 gboolean _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error);
 void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
 
-/* A record of the pool that serves a request.  After a call of _tarn_server_follow (), redirections
- * store the pool here. */
+/* The record of a request, which tells what pool serves the request.  After a call of
+ * _tarn_server_follow (), redirections store that pool here. */
 typedef struct
 {
   TarnPool *asked; /* the pool that gets the request; borrowed */
@@ -245,7 +249,8 @@ _tarn_server_get (const TarnServer *server)
   return server->other != NULL ? server->other : server->asked;
 }
 
-/* Functions of redirect.c.  Their callers do not hold the pool's lock. */
+/* Functions of redirect.c, for requests that other pools serve.  Their callers do not hold the
+ * pool's lock. */
 TarnServer *_tarn_server_follow (TarnServer *server);
 gboolean _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize alignment,
                                          gpointer handle, TarnBlock **block, GError **error);
@@ -259,7 +264,8 @@ _tarn_pool_is_redirected (const TarnPool *pool)
   return __atomic_load_n (&pool->redirect, __ATOMIC_RELAXED) != NULL;
 }
 
-/* Functions of arena.c.  Their callers do not hold the pool's lock. */
+/* Functions of arena.c, for blocks in the arenas of the heap below the pool.  Their callers do not
+ * hold the pool's lock. */
 void _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block);
 gboolean _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
@@ -270,10 +276,10 @@ gboolean _tarn_pool_read_environment (TarnAllocator *upstream, TarnPoolOptions *
                                       gsize *user_limit, GError **error);
 void _tarn_pool_print_stats (TarnPool *pool);
 void _tarn_pool_print_stats_at_exit (void);
-/* A function of hold.c */
+/* A function of hold.c, for a new pool that no other thread uses yet */
 void _tarn_pool_init_hold (TarnPool *pool, const TarnPoolOptions *options);
 
-/* Functions of free.c */
+/* Functions of free.c, which frees blocks.  Their callers do not hold the pool's lock. */
 gboolean _tarn_pool_ignore_free (TarnPool *pool);
 void _tarn_pool_ref_block (TarnBlock *block);
 gboolean _tarn_pool_drop_reference (TarnPool *pool, TarnBlock *block);

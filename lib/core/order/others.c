@@ -75,7 +75,7 @@ fill_shares (TarnPool *pool, guint32 number)
 
   _tarn_assert_locked (&pool->lock);
   if (_tarn_pool_records_frees (pool, number))
-    return; /* no cache has blocks of this size */
+    return; /* while frees record events, no cache has blocks of this size */
   if (cache != NULL)
     _tarn_cache_empty_bins_of_size (cache, number);
   _tarn_pool_take_from_transfers (pool, number);
@@ -109,11 +109,11 @@ want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
   request->others[request->n_others++] = queue;
 }
 
-/* Calls want_event_for () for each other queue that has blocks of a request's size in its share
- * (free list).  Skips shares for which an earlier request has asked already, because otherwise each
- * request would walk a list of all queues.  If the backend keeps queues alive, the request itself
- * will record an event on each queue in its list.  So the function stops when the list has @max
- * queues. */
+/* Asks for an event on each other queue that has blocks of a request's size in its share (free
+ * list), except queues for which an earlier request has asked already.  To find these queues, goes
+ * through the list TarnBin.unasked, because a list of all queues could be long.  If the backend
+ * keeps queues alive, the request itself will record an event on each queue in its list.  So the
+ * function stops when the list has @max queues. */
 static void
 want_shares (TarnPool *pool, TarnRequest *request, guint max)
 {

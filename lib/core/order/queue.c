@@ -327,7 +327,9 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 
   _tarn_assert_locked (&pool->lock);
   g_assert (queue->n_refs > 0);
-  was_open = _tarn_pool_close (pool); /* threads read TarnBlock.share without the lock */
+  /* Let no thread begin a read section, because threads read TarnBlock.share there without the
+   * lock. */
+  was_open = _tarn_pool_close (pool);
   _tarn_pool_drop_met (pool, queue->handle);
   _tarn_pool_empty_bins_of_queue (pool, queue->handle);
   n_left = queue->n_refs - 1 - record_own (pool, queue, event);
@@ -416,7 +418,8 @@ forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
       give_back_share (pool, queue);
     }
   _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_drop_met (pool, queue->handle); /* another thread may have added the arenas again */
+  /* Remove the arenas again, because another thread may have added them to the table meanwhile. */
+  _tarn_pool_drop_met (pool, queue->handle);
   is_used = queue->n_refs > 1;
   if (!is_used)
     make_unknown (pool, queue);

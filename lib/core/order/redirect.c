@@ -32,10 +32,11 @@ struct _TarnRedirect
  * chosen for the request.  NULL if the thread needs no record. */
 static _Thread_local TarnServer *followed;
 
-/* Makes redirections record which pool serves the calling thread's next request to the pool
- * @server->asked: they store that pool in @server->other.  If @server is NULL, redirections store
- * nothing from now on.  Returns the former @server, which the caller restores after its request:
- * functions of the program, such as a redirect function, may make requests within a request. */
+/* Sets the record of the calling thread's next request, a request to the pool @server->asked.  If
+ * redirect functions choose another pool for this request, Tarn stores that pool in @server->other.
+ * If @server is NULL, the thread has no record from now on.  Returns the former record, which the
+ * caller restores after its request: functions of the program, such as a redirect function, may
+ * make requests within a request. */
 TarnServer *
 _tarn_server_follow (TarnServer *server)
 {
@@ -46,9 +47,10 @@ _tarn_server_follow (TarnServer *server)
 }
 
 /* Stores in the thread's record that @pool redirects the request to @other.  (@other may then
- * redirect the request to a third pool.)  If @other is NULL, @pool itself serves the request.  The
- * record is then complete, and further requests that this request causes do not change the record.
- * Does nothing if the thread has no record, or if the record is not about a request to @pool. */
+ * redirect the request to a third pool.)  @other is NULL if @pool itself serves the request.  The
+ * record is then complete, so the thread has no record any more: further requests that this request
+ * causes must not change it.  Does nothing if the thread has no record, or if the record is not
+ * about a request to @pool. */
 static void
 note_server (const TarnPool *pool, TarnPool *other)
 {

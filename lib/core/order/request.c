@@ -24,8 +24,8 @@
 #include "upstream/upstream-private.h"
 
 /* Records the result of a request in the trace, and stores the request's call stack in the block.
- * A reader of the trace learns a block's address from the record of the first request that the
- * block serves. */
+ * The record of a hit does not have the block's address: a reader of the trace knows the address
+ * from the record of the first request that the block served. */
 static void
 note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *block, gboolean is_hit,
               const GError *error)
@@ -324,8 +324,8 @@ refuse_size (TarnPool *pool, gsize size, GError **error)
   return NULL;
 }
 
-/* Checks a pool's invariants, but only in one of check_interval calls.  A violation means that the
- * library has a bug, or that the program has overwritten the library's memory. */
+/* Checks a pool's invariants in every check_interval-th call.  A violation means that the library
+ * has a bug, or that the program has overwritten the library's memory. */
 static void
 check_now_and_then (TarnPool *pool)
 {
@@ -465,13 +465,15 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
   return block;
 }
 
-/* Returns TRUE if a block's memory is aligned to @alignment bytes.  This depends on the memory:
+/* Returns TRUE if a block's memory is known to be aligned to @alignment bytes.  This is so in these
+ * cases:
  *
- * - memory that has an address: if the address is divisible by @alignment
- * - a handle from a heap without addresses: if the heap's alignment is at least @alignment
- * - any other handle in a debugged pool (TARN_DEBUG), where the memory begins after a margin: if
- *   @alignment is at most the backend's part_alignment
- * - any other handle in a pool that is not debugged: always */
+ * - The memory has an address, and @alignment divides the address.
+ * - The memory is a handle from a heap without addresses, and the heap's alignment is at least
+ *   @alignment.
+ * - The memory is any other handle, and the pool is not debugged (TARN_DEBUG).
+ * - The memory is any other handle, the pool is debugged, and @alignment is at most the backend's
+ *   part_alignment.  (In a debugged pool, the memory begins after a margin.) */
 static gboolean
 is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
 {
@@ -526,9 +528,9 @@ allocate_by_chance (TarnPool *pool, gsize size, gsize alignment, gpointer handle
   return NULL;
 }
 
-/* Looks up the queue of a request for fresh memory, and asks the backend whether it can allocate
- * memory for this queue now.  Does nothing if @handle is NULL.  If one of the two fails, counts the
- * request as a failure, and returns FALSE with an error. */
+/* Prepares a request that needs fresh memory: looks up the request's queue, and asks the backend
+ * whether it can allocate memory for this queue now.  Does nothing if @handle is NULL.  If one of
+ * the two fails, counts the request as a failure, and returns FALSE with an error. */
 static gboolean
 enter_checked_queue (TarnPool *pool, TarnRequest *request, gpointer handle, GError **error)
 {

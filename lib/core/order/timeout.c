@@ -110,8 +110,8 @@ may_try_again (TarnPool *server, gsize size, const TarnBlock *block, const GErro
  * to check the blocks itself. */
 #define ASIDE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
-/* Frees the blocks that the pools have set aside, except blocks to whose memory the program still
- * has references.  Returns TRUE if there are such blocks. */
+/* Frees each block that the pools have set aside, if the program has dropped its references to the
+ * block's memory.  Returns TRUE if other blocks are still set aside afterwards. */
 static gboolean
 free_aside (const GPtrArray *pools)
 {
@@ -129,7 +129,7 @@ free_aside (const GPtrArray *pools)
 
 /* Waits until other threads have freed memory of the pools, or until the program has dropped its
  * references to memory that the pools have set aside.  Returns FALSE if @end_time is reached, or if
- * a wait is useless. */
+ * no memory is in use that other threads could free. */
 static gboolean
 await_memory (const TarnRoomWait *wait, gint64 end_time)
 {

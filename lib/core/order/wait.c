@@ -119,8 +119,8 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
     return;
   _tarn_block_clear_uses (pool, block);
   g_assert (queue == NULL || queue->n_refs > 0);
-  /* Assumes that the heap has not assigned the memory to this queue, because the pool does not ask
-   * the heap. */
+  /* The pool does not ask the heap to which queue it has assigned the memory.  So assume that it
+   * has assigned the memory to another queue than this one. */
   block->is_away = pool->heap != NULL && queue != NULL;
   if (queue != NULL)
     _tarn_block_add_use (block, queue);
@@ -198,7 +198,7 @@ await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queu
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
   pool->stats.queue_waits++;
-  pool->store.has_done = TRUE; /* other blocks may share the event */
+  pool->store.has_done = TRUE; /* cached blocks may have the same event, which may have completed */
   _tarn_mutex_unlock (&pool->lock);
   return TRUE;
 }

@@ -39,8 +39,8 @@
  * limit it might wait forever, because these threads may make new reservations. */
 #define MAX_WAITS 100
 
-/* The bytes that a request gets from running calls and from cached blocks, if too few bytes are
- * left within the limit. */
+/* The bytes that a request gets in other ways, if too few bytes are left within the limit: bytes
+ * that calls of other threads are returning to upstream, and bytes of cached blocks. */
 typedef struct
 {
   /* TRUE if the request took cached blocks.  The field give_back then has these blocks, which the
@@ -83,8 +83,8 @@ _tarn_pool_fit_ceiling (TarnPool *pool)
   pool->limit.ceiling_bytes = get_limit (pool) + bytes_above (pool, 0);
 }
 
-/* Reserves @bytes bytes for a request.  The bytes are some of those that the running call
- * @give_back is returning to upstream, and that no request has reserved yet. */
+/* Reserves @bytes bytes for a request.  The bytes are some of those that the call @give_back is
+ * returning to upstream now, and that no request has reserved yet. */
 static void
 take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
 {
@@ -94,8 +94,8 @@ take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
   pool->returning.bytes -= bytes;
 }
 
-/* Reserves @bytes bytes for a request.  The bytes are some of those that running calls are
- * returning to upstream, first those of the oldest call. */
+/* Reserves @bytes bytes for a request.  The bytes are some of those that calls of other threads are
+ * returning to upstream now, first those of the oldest call. */
 static void
 take_returning (TarnPool *pool, gsize bytes, Taken *taken)
 {
@@ -467,6 +467,6 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
   _tarn_pool_note_limit_room (pool);
   _tarn_pool_unlock_and_give_back (
       pool, _tarn_pool_take_excess_after (pool, take_above_limit (pool)), FALSE);
-  if (has_more) /* cached blocks keep the heap's segments in use */
+  if (has_more) /* return all cached blocks, because they keep the heap's segments in use */
     _tarn_pool_trim (pool, 0, FALSE);
 }

@@ -36,7 +36,8 @@
 typedef struct
 {
   gsize size;         /* the number of bytes that the program asked for */
-  gsize rounded_size; /* the alloc_size of the blocks in the bin for @size bytes */
+  gsize rounded_size; /* the bytes of each block in the bin (free list) for @size bytes: @size,
+                         rounded up */
   /* The alignment in bytes that the memory must have; 0 if any alignment will do.  A request for an
    * alignment needs fresh memory from upstream, because cached blocks may not have this
    * alignment. */

@@ -27,7 +27,7 @@ struct _TarnReclaimGroup
   GPtrArray *members; /* an array of TarnPool, sorted by the pools' ids */
 
   TarnMutex give_backs_lock;
-  TarnTickets give_backs; /* running calls that return memory of any member to upstream */
+  TarnTickets give_backs; /* the calls that are returning memory of any member to upstream now */
   guint level;            /* the highest level (base/duty-private.h) of a member so far */
 };
 

@@ -168,7 +168,8 @@ tarn_pool_get_reclaim_group (TarnPool *pool)
 void
 _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
 {
-  TarnReclaimGroup *group = pool->reclaim.group; /* no other thread changes the field any more */
+  /* No lock is needed to read the field, because no other thread changes it any more. */
+  TarnReclaimGroup *group = pool->reclaim.group;
 
   _tarn_assert_not_locked (&pool->lock);
   if (group != NULL)

@@ -32,14 +32,16 @@ typedef struct
   guint64 ended_give_backs;
 } TarnReservation;
 
-/* Functions of miss.c */
+/* Functions of miss.c, which allocates memory from upstream.  Their callers do not hold the pool's
+ * lock. */
 TarnBlock *_tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue);
 TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
                                      TarnQueue *queue, gboolean *was_short, GError **error);
 void _tarn_pool_tell_holders (TarnPool *pool, GError *error);
 
-/* Functions of give-back.c.  Callers of the first three functions hold the pool's lock, and the
- * third one releases it; callers of the others do not hold the lock. */
+/* Functions of give-back.c, which returns memory to upstream.  Callers of the first three functions
+ * hold the pool's lock, and the third one releases it; callers of the others do not hold the
+ * lock. */
 guint64 _tarn_pool_get_ended (const TarnPool *pool);
 void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
 gsize _tarn_pool_unlock_and_give_back (TarnPool *pool, TarnBlock *blocks, gboolean is_wanted);
@@ -52,7 +54,8 @@ void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
 gboolean _tarn_pool_get_device_memory (TarnAllocator *upstream, guint64 *device_bytes,
                                        guint64 *free_bytes, GError **error);
 
-/* Functions of aside.c.  The callers do not hold the pool's lock. */
+/* Functions of aside.c, for blocks that the program frees while it still has references to their
+ * memory.  The callers do not hold the pool's lock. */
 gboolean _tarn_pool_is_retained (const TarnPool *pool, const TarnBlock *block);
 gboolean _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_end_aside (TarnPool *pool);
@@ -67,20 +70,21 @@ gboolean _tarn_pool_free_aside (TarnPool *pool);
 typedef void (*TarnFreeBlock) (TarnBlock *block);
 void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 
-/* Functions of limit.c */
+/* Functions of limit.c, which keeps a pool's bytes within its limit.  The callers of
+ * _tarn_pool_reserve () and _tarn_pool_try_upstream () do not hold the pool's lock.  The callers of
+ * the other functions hold the lock, unless the pool is new. */
 gboolean _tarn_pool_tell_limit (TarnPool *pool);
 gboolean _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error);
 void _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation);
 void _tarn_pool_drop_reservation (TarnPool *pool, const TarnReservation *reservation);
-/* The callers of _tarn_pool_fit_ceiling () and _tarn_pool_note_limit_room () hold the pool's
- * lock. */
 void _tarn_pool_fit_ceiling (TarnPool *pool);
 void _tarn_pool_note_limit_room (TarnPool *pool);
 gboolean _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation,
                                   gsize alignment, const TarnQueue *queue, TarnMemory *memory,
                                   guint64 *owner, GError **error);
 
-/* Functions of reclaim.c */
+/* Functions of reclaim.c, which calls the program's reclaim functions.  Their callers do not hold
+ * the pool's lock. */
 GPtrArray *_tarn_reclaim_funcs_new (void);
 gboolean _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream);
 
