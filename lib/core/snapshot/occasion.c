@@ -191,7 +191,8 @@ begin_watch (gint number, const gchar *path, GError **error)
   if (watch.thread == NULL)
     {
       g_clear_pointer (&watch.pattern, g_free);
-      /* If the library watched this signal before, end_watch () has left the handler installed. */
+      /* If the library watched this signal before, end_watch () has left the handler installed.
+       * Without the thread, the handler must not stay. */
       restore_effect (number);
       return FALSE;
     }
