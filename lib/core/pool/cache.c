@@ -254,7 +254,8 @@ get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
   gsize most = get_most_bytes (pool), left = _tarn_subtract (most, cache->reserved_bytes);
   gsize n;
 
-  /* A new pool over the same heap may have lowered the bound below the reserved bytes. */
+  /* If hold_bytes is 0, the reserved bytes may exceed the bound: a new pool over the same heap
+   * lowers the bound, but does not make the caches smaller. */
   g_assert (cache->reserved_bytes <= most || pool->policy.hold_bytes == 0);
   if (_tarn_pool_counts_room (pool))
     left = MIN (left, _tarn_pool_get_room_for_caches (pool));
@@ -597,9 +598,9 @@ look_for_unused_room (TarnCache *cache, const TarnCacheBin *full)
 
 /* Puts a block of an arena (is_own), which is being freed, into the calling thread's cache.
  * Returns FALSE if the block is too large, if blocks of this size are handed over between queues,
- * or if the cache's bin is full and its capacity cannot grow.  Before the last case, tries to take
- * capacity from other bins (look_for_unused_room ()).  A bin gets at most 7/8 of the cache, so that
- * one size leaves room for others.  The caller holds the pool's lock. */
+ * or if the cache's bin is full and its capacity cannot grow.  In the last case, first tries to
+ * take capacity from other bins (look_for_unused_room ()).  A bin gets at most 7/8 of the cache, so
+ * that one size leaves room for others.  The caller holds the pool's lock. */
 gboolean
 _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
 {
