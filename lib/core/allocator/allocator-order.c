@@ -54,7 +54,8 @@ _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError
                           _tarn_call_queue (direct, check_queue, queue, error), error);
 }
 
-/* Returns the queue on which the backend makes fresh memory ready, or NULL if there is none. */
+/* Returns the queue whose commands make the backend's newly allocated memory ready for use.
+ * Returns NULL if new memory is ready at once. */
 gpointer
 _tarn_allocator_get_fresh_queue (const TarnAllocator *direct)
 {

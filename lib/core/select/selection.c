@@ -273,8 +273,8 @@ names_kind (const Resolver *resolver, const TarnSelectionName *name)
 }
 
 /* Returns the kind of platforms that a name seems to misspell, or NULL if there is none.  Call this
- * only if none of the platforms is an OpenCL platform: otherwise the name may be a part of an
- * OpenCL platform's name, and no misspelt kind. */
+ * only if none of the platforms is an OpenCL platform.  Otherwise the name may be a part of an
+ * OpenCL platform's name, rather than a misspelt kind. */
 static const gchar *
 find_misspelt (const Resolver *resolver, const TarnSelectionName *name)
 {

@@ -192,7 +192,7 @@ begin_watch (gint number, const gchar *path, GError **error)
     {
       g_clear_pointer (&watch.pattern, g_free);
       /* If the library watched this signal before, end_watch () has left the handler installed.
-       * Without the thread, the handler must not stay. */
+       * The handler must not stay, because there is no thread that it could wake. */
       restore_effect (number);
       return FALSE;
     }
