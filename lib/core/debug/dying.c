@@ -19,7 +19,7 @@
  * - It reads the guards with process_vm_readv ().  If the memory is unmapped, this call returns an
  *   error, but raises no second signal. */
 
-#define _GNU_SOURCE 1 /* process_vm_readv () */
+#define _GNU_SOURCE 1 /* makes <sys/uio.h> declare process_vm_readv () */
 
 #include "debug/debug-private.h"
 
