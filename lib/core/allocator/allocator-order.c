@@ -54,7 +54,8 @@ _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError
                           _tarn_call_queue (direct, check_queue, queue, error), error);
 }
 
-/* Returns the queue on which the backend makes fresh memory ready, or NULL if there is none. */
+/* Returns the queue whose commands make the backend's newly allocated memory ready for use.
+ * Returns NULL if new memory is ready at once. */
 gpointer
 _tarn_allocator_get_fresh_queue (const TarnAllocator *direct)
 {
@@ -64,9 +65,9 @@ _tarn_allocator_get_fresh_queue (const TarnAllocator *direct)
   return direct->ops.fresh_queue (direct->queue_data);
 }
 
-/* Records an event on a queue.  Returns NULL with an error on failure.  @is_named: TRUE if the
- * program names the queue in the current call, so the queue certainly exists.  If FALSE, the
- * program may have destroyed the queue; then a backend that cannot keep queues alive records the
+/* Records an event on a queue.  Returns NULL with an error on failure.  @is_named is TRUE if the
+ * program names the queue in the current call.  If it is FALSE, the program may have destroyed the
+ * queue.  Then a backend that cannot keep queues alive does not touch the queue, and records the
  * event on all its queues instead. */
 gpointer
 _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gboolean is_named,

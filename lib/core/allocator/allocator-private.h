@@ -68,9 +68,9 @@ typedef struct
    * Nullable, for allocators without counters. */
   void (*tell_counters) (TarnAllocator *allocator, TarnListener *listener);
 
-  /* The next five functions are for pools only.  In two of these functions, @is_wanted is TRUE if a
-   * request needs the memory now; then the host waits for commands that still use the memory.  If
-   * @is_wanted is FALSE, the driver may free the memory later. */
+  /* The next five functions are for pools only.  In record_returning () and give_back_used (),
+   * @is_wanted is TRUE if a request needs the memory now: the host then waits for commands that
+   * still use the memory.  If @is_wanted is FALSE, the driver may free the memory later. */
 
   /* Frees the pool.  Runs after dispose (), when no block is left and no call returns blocks of the
    * pool to upstream any more. */
@@ -112,9 +112,9 @@ struct _TarnAllocator
   /* The first argument of the functions in ops, except the functions for queues and events. */
   gpointer user_data;
   GDestroyNotify destroy; /* a function that frees user_data; nullable */
-  /* The first argument of those functions in ops that are for queues and events: usually user_data.
-   * An allocator of the folder debug/ copies these functions from the backend below it, so there
-   * this field is the user_data of that backend. */
+  /* The first argument of the functions in ops for queues and events.  Usually this is user_data.
+   * An allocator of the folder debug/ uses the functions of the backend below it, so its queue_data
+   * is the user_data of that backend. */
   gpointer queue_data;
   /* The direct allocator below this one, found through upstream (the allocator directly below).  A
    * direct allocator points to itself. */

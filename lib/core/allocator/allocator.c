@@ -463,7 +463,8 @@ static const TarnAllocatorClass direct_class = {
   .ref_block = _tarn_direct_ref_block,
   .allocate_memory = _tarn_direct_allocate_memory,
   .free_memory = _tarn_direct_free_memory,
-  /* No block exists when dispose () runs, because each block has a reference to the allocator. */
+  /* dispose () may free the allocator at once, and finalize () is not needed.  The reason: no block
+   * exists when dispose () runs, because each block has a reference to the allocator. */
   .dispose = direct_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,

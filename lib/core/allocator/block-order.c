@@ -65,9 +65,9 @@ _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue)
  * SHARED).  Several threads may use and free such a block at the same time. */
 static TarnMutex uses_lock = TARN_MUTEX_INIT;
 
-/* Adds @queue, whose handle is @handle, to the queues that use a block without a pool.  Returns
- * FALSE, and adds nothing, if a queue with this handle uses the block already.  If @queue is NULL,
- * only checks: returns TRUE if a queue with this handle uses the block, and adds nothing. */
+/* Adds @queue, whose handle is @handle, to the queues that use a block without a pool.  If a queue
+ * with this handle uses the block already, returns FALSE and adds nothing.  If @queue is NULL, only
+ * asks: returns TRUE if a queue with the handle @handle uses the block. */
 static gboolean
 add_use (TarnBlock *block, gpointer handle, TarnQueue *queue)
 {
@@ -146,7 +146,8 @@ await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle
   is_fine = _tarn_allocator_wait (direct, event, handle, error);
   if (!is_fine && handle == NULL && _tarn_call_queue (direct, event_is_done, event))
     {
-      /* The wait failed because one of the commands failed, but all the commands are done. */
+      /* The wait failed because one of the commands failed.  But all the commands are done, so they
+       * do not use the block any more. */
       g_clear_error (error);
       is_fine = TRUE;
     }

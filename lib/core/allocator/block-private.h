@@ -126,9 +126,9 @@ struct _TarnBlock
   guint8 is_unready : 1;
   guint8 is_handed_on : 1; /* TRUE if the program moved the block, while in use, to another queue */
   guint8 is_told : 1;      /* TRUE if Tarn has logged that it cannot return the block's memory */
-  /* TRUE if the heap below the pool may have assigned the memory to another queue than the block's,
-   * or to no queue.  Then the pool can return the memory to the heap only when no queue uses the
-   * block. */
+  /* TRUE if the heap below the pool may have assigned the block's memory to a queue other than the
+   * block's, or to no queue.  Then the pool can return the memory to the heap only when no queue
+   * uses the block. */
   guint8 is_away : 1;
   guint8 is_own;  /* atomic; TRUE if the block is in its queue's arena (pool/arenas.c) */
   guint16 number; /* the struct's index in its TarnBlockChunk, an array of structs; constant */

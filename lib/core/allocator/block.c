@@ -100,9 +100,10 @@ drop_direct_reference (TarnBlock *block)
 }
 
 /* Marks a block without a pool as RETIRED, so that the caller can free its memory, and returns
- * TRUE.  If the block has several references, only drops one, and returns FALSE.  If the block was
- * freed before, logs a message, and returns FALSE.  The struct of a block that was freed may be in
- * freed memory; malloc usually leaves the state in such memory intact. */
+ * TRUE.  If the block has several references, only drops one, and returns FALSE.  If the program
+ * has freed the block before, logs a message, and returns FALSE.  In this case the struct is in
+ * freed memory.  But malloc usually leaves the state there intact, so the function can detect the
+ * second free. */
 gboolean
 _tarn_block_retire (TarnBlock *block)
 {

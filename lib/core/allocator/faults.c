@@ -21,7 +21,7 @@
  * A request is one call to a backend for memory.  If the request fails and the pool retries, the
  * retry is another request.  A set-user-ID program reads neither variable. */
 
-#define _GNU_SOURCE 1 /* for secure_getenv () */
+#define _GNU_SOURCE 1 /* makes <stdlib.h> declare secure_getenv () */
 
 #include "allocator/faults-private.h"
 

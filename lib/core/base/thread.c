@@ -4,7 +4,7 @@
  * The records of the threads that call Tarn, and the locks for read sections (TarnDoor), at which
  * writers wait until no reader is in a read section (thread-private.h). */
 
-#define _GNU_SOURCE 1 /* for cpu_set_t */
+#define _GNU_SOURCE 1 /* makes <sched.h> declare cpu_set_t */
 
 #include "base/thread-private.h"
 

@@ -34,8 +34,9 @@
 #include "common/debug-words-private.h"
 #include "common/lock-private.h"
 
-/* The byte with which Tarn fills memory that has no valid contents.  All bits of the byte are set,
- * so a floating-point number of any type in such memory is a NaN. */
+/* Tarn fills memory that has no valid contents with the poison byte.  All bits of this byte are
+ * set, so a floating-point number of any type in such memory is a NaN.  Tarn fills the guards
+ * around a block with the guard byte. */
 #define TARN_DEBUG_POISON_BYTE 0xff
 #define TARN_DEBUG_GUARD_BYTE 0xbd
 
@@ -80,7 +81,7 @@ typedef struct
   gboolean has_gap;
   TarnMemory backing;
   guint32 tag, stack, thread;
-  guint32 freed_stack, freed_thread; /* freed_thread is 0 until the block is freed or noted */
+  guint32 freed_stack, freed_thread; /* 0 until _tarn_guarded_note_free () sets them */
   gboolean is_freed;                 /* TRUE if the block is in quarantine */
   /* TRUE if the program has freed the block, but commands may still use it.  The block's memory
    * then stays allocated. */
@@ -123,7 +124,7 @@ typedef struct
   gsize quarantined_bytes;
   gsize taken_bytes;     /* the bytes of all blocks, including blocks that are being allocated */
   gsize limit_bytes;     /* largest allowed taken_bytes; 0 if there is no limit */
-  gboolean has_ended;    /* TRUE if the pool has ended */
+  gboolean has_ended;    /* TRUE after _tarn_debug_end_pool () */
   gint shows_host;       /* atomic: TRUE if the host sees devices' writes; -1 if not tested yet */
   gint is_captured_said; /* atomic: TRUE if a message about a captured stream was logged */
   /* TRUE if several blocks have had the same address, so that the table has only one of them. */
@@ -150,12 +151,13 @@ gboolean _tarn_debug_set_limit (TarnAllocator *upstream, gsize limit_bytes);
 /* Ends the checks of blocks for a pool that the program has released: checks and frees the blocks
  * in quarantine.  If the setting "leaks" is on, reports the blocks in use as leaks. */
 void _tarn_debug_end_pool (TarnAllocator *upstream);
-/* Finds the block at @memory, and calls _tarn_guarded_note_free () for it.  Does nothing if the
- * pool is not debugged, or if the block is unknown or freed already. */
+/* Stores, for messages, that the calling thread frees the block at @memory, and its call stack.
+ * The block stays in use until the program really frees it (tarn_debug_note_free ()).  Does nothing
+ * if the pool is not debugged, or if the block is unknown or freed already. */
 void _tarn_debug_note_free (TarnAllocator *upstream, TarnMemory memory);
-/* Reports that the calling thread uses the block at @memory although the program has given it up
- * (_tarn_debug_note_free ()).  Does nothing if the pool is not debugged, or if the block is unknown
- * or freed already. */
+/* Reports a mistake: the calling thread uses the block at @memory after the program has given the
+ * block up.  A program gives a block up by tarn_debug_note_free (), some time before it frees the
+ * block.  Does nothing if the pool is not debugged, or if the block is unknown or freed already. */
 void _tarn_debug_report_use (TarnAllocator *upstream, TarnMemory memory);
 /* Marks a block as stuck: the program has freed it, but its memory cannot be returned upstream.  So
  * the block is not reported as a leak. */
@@ -270,7 +272,8 @@ TarnFindings *_tarn_findings_new (void);
 void _tarn_findings_add (TarnFindings *findings, const TarnGuarded *self,
                          const TarnDebugBlock *block, const gchar *format, ...)
     G_GNUC_PRINTF (4, 5);
-/* Adds a finding: the calling thread uses a block that the program has given up. */
+/* Adds a finding: the calling thread uses a block that the program has given up by
+ * tarn_debug_note_free (). */
 void _tarn_findings_add_use (TarnFindings *findings, const TarnGuarded *self,
                              const TarnDebugBlock *block);
 void _tarn_findings_add_unknown (TarnFindings *findings, const TarnGuarded *self, TarnMemory memory,

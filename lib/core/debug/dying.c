@@ -19,7 +19,7 @@
  * - It reads the guards with process_vm_readv ().  If the memory is unmapped, this call returns an
  *   error, but raises no second signal. */
 
-#define _GNU_SOURCE 1 /* process_vm_readv () */
+#define _GNU_SOURCE 1 /* makes <sys/uio.h> declare process_vm_readv () */
 
 #include "debug/debug-private.h"
 
@@ -163,10 +163,10 @@ find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChan
   return is_changed;
 }
 
-/* Returns TRUE if a slot's version is still @version.  The signal handler has read the slot's other
- * fields, and this read of the version must not take place before those reads.  Only release order
- * ensures that, and a load cannot have release order.  So this function reads the version by an
- * atomic addition of 0. */
+/* Returns TRUE if a slot's version is still @version.  The signal handler calls this after it has
+ * read the slot's other fields.  The processor must not read the version before those fields.  A
+ * load cannot prevent that, because a load cannot have release order.  So this function adds 0 to
+ * the version by an atomic operation with release order. */
 static gboolean
 is_still (TarnDyingSlot *slot, guint version)
 {
@@ -213,9 +213,9 @@ end_by (int signal, const siginfo_t *info)
   struct sigaction by_default = { .sa_handler = SIG_DFL };
 
   sigaction (signal, &by_default, NULL);
-  /* If a machine instruction has failed and so caused the signal, do not raise the signal again:
-   * after the handler returns, the instruction runs again and fails again, so a core dump shows
-   * that instruction.  If a process has sent the signal (si_code <= 0), raise it again. */
+  /* If a process has sent the signal (si_code <= 0), raise it again.  Otherwise a machine
+   * instruction has failed and so caused the signal.  After the handler returns, this instruction
+   * runs again and fails again, so a core dump shows it. */
   if (info->si_code <= 0)
     raise (signal);
 }

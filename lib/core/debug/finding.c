@@ -4,7 +4,7 @@
  * Findings: messages about mistakes in the use of memory.  Each message names the block, and the
  * threads that allocated and freed the block, with their call stacks. */
 
-#define _GNU_SOURCE 1 /* dladdr () */
+#define _GNU_SOURCE 1 /* makes <dlfcn.h> declare dladdr () */
 
 #include "debug/debug-private.h"
 

@@ -4,7 +4,7 @@
  * Reads the settings for debugging: the environment variable TARN_DEBUG, and the option
  * TarnPoolOptions.debug of a pool.  A set-user-ID program ignores the variable. */
 
-#define _GNU_SOURCE 1 /* secure_getenv () */
+#define _GNU_SOURCE 1 /* makes <stdlib.h> declare secure_getenv () */
 
 #include "debug/debug-private.h"
 

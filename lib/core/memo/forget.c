@@ -178,10 +178,9 @@ _tarn_memo_forget_all (TarnMemo *memo)
   forget (memo, &(Which){ .is_any = TRUE });
 }
 
-/* Returns TRUE if a memo has entries for a destroyed object at the address of a present object.
- * @which is the set (is_other_id) of all former objects at this address.  The caller checks this
- * before it forgets entries, because forgetting needs a call of _tarn_memo_close (), which is
- * slow. */
+/* Returns TRUE if a memo has entries for destroyed objects whose address another object has now.
+ * The set of these destroyed objects is @which (is_other_id).  The caller asks this first, because
+ * it can then avoid a call of _tarn_memo_close (), which is slow. */
 static gboolean
 has_dead (TarnMemo *memo, const Which *which)
 {
@@ -195,9 +194,9 @@ has_dead (TarnMemo *memo, const Which *which)
   return group != NULL;
 }
 
-/* Forgets the entries of a destroyed object if the first argument of the lookup @probe is a new
- * object at the same address.  Does not look for destroyed objects at other addresses: that would
- * need calls of first_arg_id (), the function that returns an object's id, for objects that may be
+/* Forgets the entries of destroyed objects that had the same address as the first argument of the
+ * lookup @probe.  Does not look for destroyed objects at other addresses: for that, it would have
+ * to call first_arg_id (), the function that returns an object's id, for objects that may be
  * destroyed. */
 void
 _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)
@@ -225,8 +224,8 @@ tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
   if (memo->ops.upstream != NULL)
     {
       tarn_memo_forget (memo->ops.upstream, first_arg);
-      /* Forget again: before the upstream memo forgot its entries, threads may have computed new
-       * entries of this memo from the upstream memo's entries. */
+      /* Forget again.  The memo's function gets values from the upstream memo.  Before the upstream
+       * memo forgot its entries, threads may have computed new entries of this memo from them. */
       forget (memo, &(Which){ .first_arg = first_arg, .is_any_id = TRUE });
     }
   _tarn_memo_end_call (memo, has_begun);
@@ -296,11 +295,11 @@ list_memos (const gchar *kind)
   return list;
 }
 
-/* Forgets a set of first arguments once more, in each memo of @list that has an upstream memo.  The
- * caller has already forgotten the set once in each memo.  Since then, threads may have computed
- * results from entries that the upstream memo had not forgotten yet.  Goes from the list's end to
- * its start, that is, from the oldest memo to the newest, because an upstream memo is older than
- * the memos that use it. */
+/* Forgets a set of first arguments once more, in each memo of @list whose function gets values from
+ * another memo, its upstream memo.  The caller has already forgotten the set once in each memo.
+ * Since then, threads may have computed results from entries that the upstream memo had not
+ * forgotten yet.  Goes from the list's end to its start, that is, from the oldest memo to the
+ * newest, because an upstream memo is older than the memos that use it. */
 static void
 forget_downstream (const GPtrArray *list, Which *which)
 {

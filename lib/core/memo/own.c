@@ -3,8 +3,8 @@
  *
  * Values that are different for each thread.  An entry of a memo has an array of these values,
  * indexed by the number of the thread.  When a thread ends, a later thread gets its number, and
- * uses its values.  So Tarn does not free the values when a thread ends.  That would need driver
- * calls.  An entry has at most as many values as there were threads at the same time. */
+ * uses its values.  So Tarn keeps the values when a thread ends: to free them, it would have to
+ * call the driver.  An entry has at most as many values as there were threads at the same time. */
 
 #include "memo/memo-private.h"
 

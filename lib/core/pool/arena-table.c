@@ -12,10 +12,13 @@
  * A table that is too small costs time: a request for a queue outside it takes the pool's lock.  A
  * table that is too large keeps queues alive that the program has released.  So the table may have
  * FIRST_MOST queues at first.  When the table is full, the pool removes the queues that came last,
- * and keeps the older ones as a sample of the queues that the program uses.  If threads use more
- * than half of this sample in two periods in succession, the maximum number of queues
- * (TarnMet.most) doubles.  If threads use fewer queues than an eighth of the maximum, the maximum
- * halves.  SHORTAGES_PER_QUEUE determines the length of a period.
+ * and keeps the older ones as a sample of the queues that the program uses.
+ *
+ * A shortage is a request for which the heap has no free memory, or an insertion into a full table
+ * (TarnMet.n_shortages).  A certain number of shortages makes a period (SHORTAGES_PER_QUEUE).  If
+ * threads use more than half of the sample in two periods in succession, the maximum number of
+ * queues (TarnMet.most) doubles.  If they use fewer queues than an eighth of the maximum, the
+ * maximum halves.
  *
  * Invariants: the table has a free slot.  A queue stands in its home slot (given by the hash of its
  * handle), or in a later slot.  If it stands in a later slot, all slots from the home slot to that
@@ -26,9 +29,9 @@
 /* The number of slots in a new table of arenas. */
 #define FIRST_PLACES 16
 
-/* The lowest and the highest value of TarnMet.most, the most queues that the table may have.  A
- * pool with many more queues in the table would spend more time on stopping read sections than the
- * table saves. */
+/* The lowest and the highest value of TarnMet.most, the most queues that the table may have.  With
+ * many more queues, the pool would have to stop read sections so often that the table would cost
+ * more time than it saves. */
 #define FIRST_MOST 72
 #define LAST_MOST (FIRST_MOST << 2)
 
@@ -36,9 +39,8 @@
  * removes the queue from the table. */
 #define MAX_UNUSED 32
 
-/* A period ends after SHORTAGES_PER_QUEUE * TarnMet.most shortages.  In a shortage, the heap lacks
- * free memory for a queue, or the table is too small for the program's queues.  TarnMet.n_shortages
- * says exactly what counts as a shortage. */
+/* A period ends after SHORTAGES_PER_QUEUE * TarnMet.most shortages.  A shortage is a request for
+ * which the heap has no free memory, or an insertion into a full table (TarnMet.n_shortages). */
 #define SHORTAGES_PER_QUEUE 4
 
 /* Turns a block that belongs to an arena (is_own) into an ordinary block of the pool: adds the
@@ -122,8 +124,8 @@ drop_going (TarnPool *pool)
 }
 
 /* Marks queues (sets is_going), so that the caller removes them from the pool's table of arenas.
- * If @only_new is TRUE, marks only new queues, which were inserted since the table was last full.
- * Stops when *n_left, the number of queues without a mark, is @n_kept. */
+ * Stops when only @n_kept queues are left unmarked.  *n_left is the number of unmarked queues.  If
+ * @only_new is TRUE, marks only new queues, which were inserted since the table was last full. */
 static void
 mark (TarnPool *pool, guint *n_left, guint n_kept, gboolean only_new)
 {
@@ -138,10 +140,10 @@ mark (TarnPool *pool, guint *n_left, guint n_kept, gboolean only_new)
     }
 }
 
-/* Removes queues from the pool's table of arenas, which is full: first those that no thread has
- * used while the table became full MAX_UNUSED times, then new queues while more than TarnMet.most /
- * 2 queues are left.  A queue is new if it was inserted since the table was last full.  The caller
- * has stopped the pool's read sections. */
+/* Removes queues from the pool's table of arenas, which is full: first the queues that no thread
+ * has used while the table became full MAX_UNUSED times.  Then removes new queues until
+ * TarnMet.most / 2 queues are left, or no new queue is left.  A queue is new if it was inserted
+ * since the table was last full.  The caller has stopped the pool's read sections. */
 static void
 make_room (TarnPool *pool)
 {
@@ -157,8 +159,8 @@ make_room (TarnPool *pool)
       n_left -= met->is_going ? 1 : 0;
     }
   mark (pool, &n_left, pool->met.most / 2, TRUE);
-  /* Even without its new queues, the table may have too many, because end_period () may have
-   * lowered TarnMet.most. */
+  /* If too many queues are left, marks older ones, too.  This happens if end_period () has lowered
+   * TarnMet.most. */
   mark (pool, &n_left, pool->met.most - 1, FALSE);
   for (guint i = 0; i <= pool->met.mask; i++)
     pool->met.places[i].is_new = FALSE;
@@ -248,18 +250,21 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
     }
   ensure_room (pool);
   insert (pool, &met);
-  /* The table had no room for the queue.  This is a shortage of the table: the heap has memory.  So
-   * the heap does not get the number of used queues (n_used), even if this shortage ends a period
-   * of count_shortage (). */
+  /* The table was full when this queue, or an earlier one in this period, was inserted: it is too
+   * small, which is a shortage.  If this shortage ends a period, the pool does not pass n_used to
+   * the heap, because the heap has enough memory. */
   if (pool->met.was_full)
     count_shortage (pool, &n_used);
   _tarn_pool_open (pool, was_open);
 }
 
-/* Counts a turn of a queue as a shortage.  Call this for each request of the queue for which the
- * heap has no free memory.  The request is a turn if the latest such request before it was of
- * another queue.  Does not count the first turn that a queue ever has.  If the turn ends a period
- * (SHORTAGES_PER_QUEUE), tells the heap how many queues take turns. */
+/* Counts a turn of a queue as a shortage (TarnMet.n_shortages).  Call this for each request for
+ * which the heap has no free memory.  The request is a turn of its queue if the latest such request
+ * before was of another queue, because then these queues need memory alternately.  The first turn
+ * of a queue does not count.
+ *
+ * If the turn ends a period, tells the heap how many queues need memory alternately.  The heap may
+ * then grow, so that each of these queues has memory (heap/churn.c). */
 void
 _tarn_pool_note_turn (TarnPool *pool, TarnQueue *queue)
 {

@@ -50,14 +50,15 @@ typedef struct
   guint n; /* the number of tries until now */
 } TarnVisits;
 
-/* A function that a thread calls in a read section to free @block.  If the thread needs the pool's
- * lock for that, returns FALSE and changes no block.
+/* A function that frees @block in a read section.  Returns FALSE, and changes no block, if the
+ * caller has to take the pool's lock.  Otherwise returns TRUE, and stores in *goes the block whose
+ * memory returns to its arena.
  *
- * Otherwise returns TRUE, and stores in *goes the block whose memory returns to its arena.  Usually
- * this is @block.  If the thread's cache keeps @block, *goes is the block that the cache kept
- * before, or NULL if the cache kept none.  If the heap's memory has addresses, the function itself
- * returns the memory of *goes to the arena.  Otherwise it sets the state of *goes to ENDING, and
- * the caller has to return the memory. */
+ * Usually this block is @block.  But the thread's cache may keep @block for the next request.  Then
+ * *goes is the block that the cache kept until now, or NULL if the cache kept none.
+ *
+ * If the heap's memory has addresses, the function itself returns the memory of *goes to the
+ * arena.  Otherwise it sets the state of *goes to ENDING, and the caller returns the memory. */
 typedef gboolean (*TarnFreeInside) (const TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                     TarnBlock **goes);
 
@@ -132,8 +133,8 @@ _tarn_cache_make_block (TarnPool *pool, TarnCache *cache, const TarnWanted *want
   return block;
 }
 
-/* Gets a queue's element of TarnCache.kept, in which a thread keeps a temporary: a block that it
- * often frees before it allocates the next one.  Several queues may share an element. */
+/* Gets a queue's element of TarnCache.kept, in which a cache keeps a large block that its thread
+ * allocates and frees again and again.  Several queues may share an element. */
 static inline TarnBlock **
 _tarn_cache_get_kept_place (TarnCache *cache, gpointer handle)
 {
@@ -141,9 +142,11 @@ _tarn_cache_get_kept_place (TarnCache *cache, gpointer handle)
 }
 
 /* Finds the entry of a block's queue in the pool's table of arenas, so that the caller can return
- * the block to its arena.  Returns NULL if the table has no entry for the queue, or if the block
- * cannot return to an arena now: it is not active, it belongs to no arena, or the cache has no room
- * for another unused block struct. */
+ * the block to its arena.  Returns NULL if the block cannot return to an arena now:
+ * - The table has no entry for the queue.
+ * - The block is not active, or belongs to no arena.
+ * - The thread already has TARN_MAX_SPARE unused block structs, so it cannot keep the struct of the
+ *   block. */
 static inline TarnMetQueue *
 _tarn_cache_find_met_for (const TarnPool *pool, const TarnCache *cache, const TarnBlock *block)
 {
@@ -166,9 +169,12 @@ _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
 }
 
 /* Chooses the block that returns to its arena when a thread frees @block.  Usually this is @block.
- * But if the thread often frees a large block before it allocates the next one (a temporary), its
- * cache keeps the largest of these blocks for each queue.  If @block should replace the block that
- * the cache keeps now, returns the replaced block, or NULL if the cache keeps none. */
+ *
+ * But if the thread allocates and frees a large block again and again, its cache keeps the block
+ * for the next request.  For each queue it keeps the largest of these blocks.  If @block is larger
+ * than the block that the cache keeps for the queue now, the caller puts @block into the cache, and
+ * the kept block returns to its arena.  Then this function returns the kept block, or NULL if the
+ * cache keeps none. */
 static inline TarnBlock *
 _tarn_cache_choose_to_go (TarnCache *cache, TarnBlock *block)
 {

@@ -11,9 +11,11 @@
  * pointer to its extent (a range of the heap's memory), so the heap's table of memory does not
  * contain the extent.  If the heap's memory has no addresses, the upstream allocator makes an
  * object for each extent, called its part: for example, a sub-buffer.  A thread asks upstream to
- * make or release a part only between two read sections (order/arena.c).  The state of the block is
- * ENDING from the read section before the release until upstream has released the part.  Until then
- * all counters count the block as active.
+ * make or release a part only between two read sections (order/arena.c).
+ *
+ * To free a block with a part, a thread sets the block's state to ENDING in a first read section,
+ * then asks upstream to release the part, and returns the extent to the arena in a second read
+ * section.  Until the second one, all counters count the block as active.
  *
  * A thread may allocate, cache and free an own block.  Before any other operation, it turns the
  * block into an ordinary block of the pool (_tarn_pool_settle ()): it adds the queue to the block's
@@ -26,7 +28,8 @@
  *     in a bin of the pool.
  *     The pool knows the queue of an own block, and has a reference to the queue's arenas, unless
  *     the block's state is ENDING (arena-table.c).
- *     The structs in TarnCache.spare are vacant or retired, and in no other list.
+ *     TarnCache.spare is a thread's list of unused block structs. They are vacant or retired, and
+ *     in no other list.
  *
  * The structs of own blocks are in the pool's chunks (arrays of block structs), like all others.
  * Each thread keeps some unused structs, so that it can make own blocks without the lock. */
@@ -35,21 +38,24 @@
 
 #include "base/clock-private.h"
 
-/* TAKEN_IN_TURN is the number of blocks that a thread takes from arenas before it checks the clock.
- * LOOK_TIME is the time, in microseconds, after which the thread repeats its periodic work.  In
- * this work, the thread returns to upstream the memory of the pool and the heap that was not used
- * for a long time.  Threads that take the locks of the pool and the heap do this work, too. */
+/* After each TAKEN_IN_TURN blocks that a thread takes from arenas, it checks the clock.  If
+ * LOOK_TIME, in microseconds, has passed since the thread last did the periodic work, it does this
+ * work: it returns memory of the pool and the heap to upstream if the memory was not used for a
+ * long time.  Threads that take the locks of the pool and the heap do the periodic work, too.  But
+ * if all threads allocate from arenas, no thread takes the locks. */
 #define TAKEN_IN_TURN 256
 #define LOOK_TIME G_TIME_SPAN_SECOND
 
-/* A thread that often frees a block before it allocates the next one keeps the block for its next
- * request (TarnCache.kept).  Each time that kept blocks have served KEPT_IN_TURN requests, the
- * thread checks whether other queues may need idle memory of the latest request's queue. */
+/* If a thread allocates and frees a large block again and again, its cache keeps the block for the
+ * next request (TarnCache.kept).  After each KEPT_IN_TURN requests that such blocks have served,
+ * the thread checks whether the heap has had to grow meanwhile.  If so, other queues may need idle
+ * memory of this queue's arena, and the thread does the periodic work
+ * (_tarn_pool_look_after ()). */
 #define KEPT_IN_TURN 256
 
-/* The number of times that a thread tries to enter a read section, before it takes the locks of the
- * pool and the heap instead.  Between two tries, the thread waits until read sections are
- * allowed. */
+/* The most times that a thread tries to enter a read section for one request or free.  Before each
+ * further try, the thread waits until read sections are allowed.  If all tries fail, it takes the
+ * locks of the pool and the heap instead. */
 #define MAX_TRIES 16
 
 /* Functions that enter read sections.  The caller is not in a read section. */
@@ -94,7 +100,8 @@ _tarn_visits_begin (TarnVisits *visits)
  * - The thread has no cache of the pool.
  * - The size is too large.
  * - The pool has no arenas.
- * - A recorded bin (with blocks whose uses have events) may have a block for the request.
+ * - The pool may have a cached block for the request in a recorded bin, whose blocks can be reused
+ *   when their events have completed.
  *
  * The caller need not be in a read section. */
 static inline __attribute__ ((always_inline)) gboolean
@@ -112,9 +119,8 @@ read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 
          == 0;
 }
 
-/* Serves a request with a block from TarnCache.kept, which has a thread's temporaries: blocks that
- * the thread often frees before it allocates the next one.  Removes the block from TarnCache.kept,
- * makes it active, and counts a hit.  @place is the block's element in TarnCache.kept. */
+/* Serves a request with the block in @place, the element of TarnCache.kept for the request's
+ * queue.  Removes the block from the array, makes it active, and counts a hit. */
 static inline TarnBlock *
 take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 {
@@ -130,11 +136,10 @@ take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                    gboolean *is_due);
 
-/* Takes a block for a request.  First looks in TarnCache.kept, which may have a temporary of the
- * queue: a block that the thread has freed just before this request.  If no kept block can serve
- * the request, makes a new block from the queue's arenas.  Returns NULL if this is not possible, or
- * if upstream must first make an object (a part) for the new block's memory.  In the second case,
- * stores the memory range in *taken. */
+/* Takes a block for a request.  If the thread's cache keeps a block of the queue that is large
+ * enough (TarnCache.kept), takes this block.  Otherwise makes a new block from the queue's arenas.
+ * Returns NULL if that is not possible now.  Also returns NULL if upstream must first make an
+ * object (a part) for the memory of the new block.  Only then stores the memory range in *taken. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent take_extent,
       TarnTaken *taken, gboolean *is_due)
@@ -234,8 +239,8 @@ take_with_locks (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gbo
 
 /* Serves a request from its queue's arena (memory of the heap for this queue) in read sections.  If
  * another thread has stopped read sections for a short time, waits until they are allowed, and
- * tries again.  Does not wait for the heap's read sections if the pool's table has no arenas of the
- * queue. */
+ * tries again.  But if the pool's table has no arenas of the queue, does not wait for the heap's
+ * read sections, because no arena can serve the request. */
 static TarnBlock *
 take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboolean *is_due)
 {
@@ -283,8 +288,9 @@ _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolea
 /* Functions that free blocks.  Unless a comment says otherwise, the calling thread is in a read
  * section, or holds the pool's lock. */
 
-/* Counts the free of @block by a thread.  @goes is the block that returns to its arena, or NULL if
- * none does.  If @goes is not @block, the function keeps @block in the thread's cache. */
+/* Counts the free of @block.  @goes is the block that returns to its arena because of this free:
+ * @block itself, or a block that the thread's cache kept until now, or NULL if no block returns.
+ * If @goes is not @block, puts @block into the cache (TarnCache.kept). */
 static inline void
 note_freed (TarnCache *cache, TarnBlock *block, const TarnBlock *goes)
 {
@@ -345,10 +351,9 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
   return others;
 }
 
-/* Returns the temporary that the thread of @cache keeps for requests of a queue, or NULL if it
- * keeps none.  A temporary is a block that a thread often frees before it allocates the next one.
- * The caller holds the pool's lock.  If @cache is not the calling thread's, the caller has also
- * stopped the pool's read sections. */
+/* Returns the block that @cache keeps for the next request of a queue (TarnCache.kept), or NULL if
+ * it keeps none.  The caller holds the pool's lock.  If @cache is not the calling thread's, the
+ * caller has also stopped the pool's read sections. */
 TarnBlock *
 _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
 {
@@ -357,9 +362,9 @@ _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
   return block != NULL && block->share == handle ? block : NULL;
 }
 
-/* Removes a queue's block from TarnCache.kept, which has a thread's temporaries: blocks that the
- * thread often frees before it allocates the next one.  Returns the block to its arena.  If the
- * arena cannot take the block, puts it into the pool's bin. */
+/* Returns to its arena the block that @cache keeps for the next request of a queue
+ * (TarnCache.kept).  If the arena cannot take the block, puts it into the pool's bin.  Does nothing
+ * if the cache keeps no block for the queue. */
 void
 _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
 {
@@ -374,9 +379,8 @@ _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
     _tarn_pool_put_batch (cache->pool, block, block, 1);
 }
 
-/* Empties TarnCache.kept, which has a thread's temporaries: blocks that the thread often frees
- * before it allocates the next one.  Returns each block to its arena.  If the arena cannot take a
- * block, puts the block into the pool's bin. */
+/* Returns to their arenas all blocks that @cache keeps for the next requests of queues
+ * (TarnCache.kept).  If an arena cannot take its block, puts the block into the pool's bin. */
 void
 _tarn_cache_return_all_kept (TarnCache *cache)
 {
@@ -385,10 +389,9 @@ _tarn_cache_return_all_kept (TarnCache *cache)
       _tarn_cache_return_kept (cache, cache->kept[i]->share);
 }
 
-/* Returns @block to its arena (the heap's memory for the block's queue).  @block is the block that
- * the thread frees now, or a block that it freed earlier and put into its cache.  @met is an entry
- * of the table of arenas: the entry for the queue of the block that the thread frees now.  Usually
- * @block has the same queue.  Returns FALSE if the caller has to take the pool's lock. */
+/* Returns @block to its arena (the heap's memory for the block's queue).  @met is an entry of the
+ * table of arenas.  If it is the entry of another queue, looks up the entry of the queue of
+ * @block.  Returns FALSE if the caller has to take the pool's lock. */
 static inline gboolean
 put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
 {
@@ -397,11 +400,13 @@ put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
   return met != NULL && _tarn_arena_put (&met->ref, block->extent);
 }
 
-/* Frees @block.  Usually returns @block to its arena.  But if the thread often frees a block before
- * it allocates the next one, its cache may keep @block for the next request.  The block that the
- * cache kept before, if any, then returns to its arena.  Stores in *goes the block that returned to
- * its arena, or NULL if none did.  Returns FALSE if the caller has to take the pool's lock.  The
- * thread is in a read section. */
+/* Frees @block.  Usually returns @block to its arena, and sets *goes to @block.
+ *
+ * But if the thread allocates and frees a large block again and again, its cache may keep @block
+ * for the next request.  Then the block that the cache kept until now returns to its arena, and
+ * *goes is this block, or NULL if the cache kept none.
+ *
+ * Returns FALSE if the caller has to take the pool's lock.  The thread is in a read section. */
 static inline gboolean
 free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -420,11 +425,9 @@ free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Frees @block in one read section.  The caller must not be in a read section.  Usually returns
- * @block to its arena.  But if the thread often frees a block before it allocates the next one, its
- * cache may keep @block for the next request.  The block that the cache kept before, if any, then
- * returns to its arena.  If the function returns FALSE, it has freed nothing, and the caller tries
- * slower functions. */
+/* Frees @block in one read section: returns @block to its arena, or keeps it in the thread's cache
+ * (free_inside ()).  Returns FALSE if it has freed nothing.  The caller then tries slower
+ * functions.  The caller must not be in a read section. */
 gboolean
 _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -455,9 +458,9 @@ put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_door_is_closed (&pool->door) ? NULL : _tarn_cache_find_met_for (pool, cache, block);
   goes = met != NULL ? _tarn_cache_choose_to_go (cache, block) : NULL;
-  /* If the block that the cache keeps now has another queue, this block stays in the cache, and
-   * @block returns to its arena: _tarn_arena_begin_put () below checks only the arenas of the queue
-   * of @block. */
+  /* The cache may keep a block of another queue in the same element of TarnCache.kept.  Then the
+   * other block stays there, and @block returns to its arena.  The reason: the code below prepares
+   * only the arena of @block (_tarn_arena_begin_put ()). */
   if (goes != NULL && goes->share != block->share)
     goes = block;
   is_back = met != NULL && _tarn_arena_begin_put (&met->ref);
@@ -496,9 +499,8 @@ _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside i
   return is_done;
 }
 
-/* Frees @block: returns it to its arena, or puts it into the thread's cache.  In the second case,
- * the block that the cache kept before, if any, returns to its arena.  @is_followed is TRUE if the
- * free is traced.  If the free is not traced, the caller makes sure that the heap's memory has
+/* Frees @block: returns it to its arena, or keeps it in the thread's cache (free_inside ()).
+ * @is_followed is TRUE if the free is traced.  If it is FALSE, the heap's memory must have
  * addresses (TarnPoolPolicy.has_addresses).  Returns FALSE if the caller has to take the pool's
  * lock. */
 gboolean

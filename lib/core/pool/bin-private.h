@@ -24,8 +24,9 @@ G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
  * share bins, and each larger size has its own.
  *
  * - TARN_HEAP_BINS: sizes up to TARN_HEAP_MAX_ROUNDED share bins.
- * - TARN_HEAP_ALIGNED_BINS, for pools with a limit: only sizes for which the heap takes equally
- *   many bytes share a bin.  The heap's alignment must be a multiple of 512 bytes.
+ * - TARN_HEAP_ALIGNED_BINS, for pools with a limit: sizes up to 16 KiB share bins, one bin for each
+ *   multiple of 512 bytes.  A pool uses this value only if the heap rounds all sizes up to a
+ *   multiple of 512 bytes, so these bins waste no memory.
  * - TARN_HEAP_EXACT_BINS: each size has its own bin.  Once memory has run out, a pool uses this
  *   value, so that threads cache few small blocks and free memory can merge.
  *

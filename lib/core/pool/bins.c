@@ -85,8 +85,8 @@ _tarn_bins_have (TarnBins *bins, guint32 number)
   return bin != NULL && bin->top != NULL;
 }
 
-/* Returns TRUE if a bin has no blocks, and no counts that would be lost if the pool freed the
- * bin. */
+/* Returns TRUE if the pool may free a bin: the bin has no blocks, and its counts n_to_record and
+ * n_shares, which are stored nowhere else, are 0. */
 static gboolean
 bin_is_empty (gpointer number, gpointer bin, gpointer unused)
 {
@@ -97,7 +97,7 @@ bin_is_empty (gpointer number, gpointer bin, gpointer unused)
   return of_table->top == NULL && of_table->n_to_record == 0 && of_table->n_shares == 0;
 }
 
-/* Frees each bin of a table that has no blocks, and no counts that would be lost. */
+/* Frees each bin of a table that has no blocks, and whose counts n_to_record and n_shares are 0. */
 void
 _tarn_bins_drop_empty (TarnBins *bins)
 {
@@ -194,10 +194,8 @@ add_batch (TarnBin *bin, TarnBlock *last, gsize n)
 
 /* Functions that keep a recorded bin's fields about queues' bins up to date */
 
-/* Removes a queue's bin from the list TarnBin.unasked, if the bin is in this list.  The list
- * contains the queues' bins of one size that have blocks and are not wanted.  A bin is wanted if a
- * request of another queue has asked for an event, which tells when the bin's queue no longer uses
- * the blocks. */
+/* Removes a queue's bin from the list TarnBin.unasked, if the bin is in this list.  The list has
+ * the queues' bins of one size that have blocks and are not wanted (_tarn_bin_want ()). */
 static void
 unlist (TarnBin *bin)
 {
@@ -222,8 +220,8 @@ list (TarnBin *bin, TarnBin *of_all)
 
 /* Updates the fields n_shares and unasked of a recorded bin, which describe the queues' bins of the
  * same size.  Call this after @bin, one of these queues' bins, got its first block or lost its last
- * one.  The field n_shares counts the bins that have blocks.  The list unasked contains these bins,
- * except those that another queue has marked as wanted (is_wanted). */
+ * one.  The field n_shares counts the bins that have blocks.  The list unasked has these bins,
+ * except those that are wanted (_tarn_bin_want ()). */
 static void
 count_share (TarnPool *pool, TarnBin *bin)
 {
@@ -240,9 +238,9 @@ count_share (TarnPool *pool, TarnBin *bin)
     list (bin, of_all);
 }
 
-/* Marks a queue's bin as wanted: a request of another queue has asked for an event, which tells
- * when the bin's queue no longer uses the blocks.  Then later requests need not ask for this event
- * again. */
+/* Marks a queue's bin as wanted: a request of another queue has asked for an event on the bin's
+ * queue.  When the event completes, the bin's queue no longer uses the blocks.  Later requests need
+ * not ask for this event again. */
 void
 _tarn_bin_want (TarnBin *bin)
 {
@@ -625,8 +623,8 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
   TarnPoolStats *stats = &pool->stats;
 
   _tarn_assert_locked (&pool->lock);
-  /* Adds the counters of this thread's cache to the pool's once more, because reclaim functions may
-   * have changed the cache's counters since the last time. */
+  /* The pool counted this thread's cache before it asked upstream for memory.  Since then, reclaim
+   * functions of the program may have changed the counters of the cache. */
   _tarn_pool_count_own (pool);
   pool->blocks.n++;
   stats->managed_bytes += block->alloc_size;

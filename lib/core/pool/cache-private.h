@@ -49,9 +49,9 @@
 
 /* The size of the hash table of bins in a thread cache.  The hash of a bin gives its home slot.
  * The number of home slots is a power of two.  A bin stands in its home slot, or in one of the
- * TARN_CACHE_PROBES - 1 slots after it.  With four leading bits and a single queue, each bin of
- * sizes below 4 GiB has a home slot of its own.  If all slots for a new bin are taken, the new bin
- * replaces the bin that is in its home slot. */
+ * TARN_CACHE_PROBES - 1 slots after it.  If all these slots are taken, a new bin replaces the bin
+ * in its home slot.  In a pool with 16 bins for each power of two (leading_bits is 4) and a single
+ * queue, each bin of sizes below 4 GiB has a home slot of its own. */
 #define TARN_CACHE_HOME_BITS 9
 #define TARN_CACHE_HOMES (1U << TARN_CACHE_HOME_BITS)
 #define TARN_CACHE_PROBES 4
@@ -93,10 +93,10 @@ typedef struct
   guint16 capacity;
 } TarnCacheBin;
 
-/* Notes about how full a bin of a cache was.  A thread updates them each time that a freed block of
- * an arena finds no room in the cache (_tarn_cache_keep_own ()).  SEEN_PER_WINDOW of these times
- * are called a window.  At the end of a window, each bin may have to give up room, except the bin
- * that had no room for the block.  Then the notes begin anew. */
+/* Notes about a bin of a cache, which tell how much of its capacity the thread uses.  The thread
+ * updates the notes about all bins each time that the cache has no room for a freed block of an
+ * arena (_tarn_cache_keep_own ()).  SEEN_PER_WINDOW updates are called a window.  At the end of a
+ * window, bins give up the capacity that they did not use, and the notes begin anew. */
 typedef struct
 {
   /* Bits of the address of the block that was on top of the bin at the last update of these notes.
@@ -109,8 +109,9 @@ typedef struct
 } TarnSeenBin;
 
 /* A temporary is a block that a thread frees before it allocates another block.  After
- * TARN_FEW_TEMPORARIES temporaries in succession, the pool expects more of them from the thread.
- * It counts only blocks that the thread allocates and frees while it holds the pool's lock. */
+ * TARN_FEW_TEMPORARIES temporaries in succession, the thread's cache takes larger blocks than
+ * otherwise (TarnPoolPolicy.max_temporary).  Only blocks count that the thread allocates and frees
+ * while it holds the pool's lock. */
 #define TARN_FEW_TEMPORARIES 2
 
 /* The bits of TarnMetQueue.used.  TARN_USED_SINCE_FULL is set if a thread has used the queue since
@@ -127,12 +128,14 @@ struct _TarnMetQueue
   gpointer handle;  /* the queue's handle; NULL: for requests that name no queue */
   TarnQueue *queue; /* the queue, with a reference; NULL: for requests that name no queue */
   TarnArenaRef ref; /* if ref.queue is NULL, the slot is free */
-  guint used;       /* Atomic: bits of TARN_MET_USED.  Each lookup for a request sets both bits. */
+  /* Atomic: TARN_USED_SINCE_FULL and TARN_USED_IN_PERIOD.  Each lookup for a request sets both
+   * bits. */
+  guint used;
   /* The pool's lock guards the fields below. */
   gboolean was_used; /* TRUE if threads used the queue in the period before the present one */
   gboolean is_new;   /* TRUE from the insertion of the queue until the table is next full */
-  /* The number of times in succession that the table became full although no thread had used the
-   * queue since the table was last full. */
+  /* The number of times in succession that the table became full, and no thread had used this queue
+   * since the time before. */
   guint n_unused;
   /* TRUE if the table is about to remove the queue.  A thread that reads or writes this field holds
    * the pool's lock and has stopped the pool's read sections. */
@@ -215,11 +218,13 @@ struct _TarnCache
   gsize n_blocks;
   TarnBlock *spare; /* unused block structs, linked by TarnBlock.below */
   guint n_spare;
-  /* The number of small blocks that the thread still returns to their arenas before it checks again
-   * whether the cache has room.  The count starts when the cache has no room for a small block. */
+  /* The number of small blocks that the thread will return to their arenas before it again tries to
+   * put one into the cache.  The thread sets this to LOOKS_FOR_ROOM (order/free.c) when the cache
+   * has no room for a small block. */
   guint n_to_pass;
   /* Guarded by the pool's lock: the number of times that a new bin replaced, in a slot of this
-   * cache, another bin that had blocks. */
+   * cache, another bin that had blocks.  If this happens, the thread uses more sizes than the cache
+   * has slots. */
   guint n_replaced;
   /* The number of blocks that the thread took from arenas since it last checked the clock. */
   guint n_taken_in_turn;
@@ -233,10 +238,10 @@ struct _TarnCache
   /* The number of temporaries from arenas in succession.  A temporary is a block that the thread
    * frees before it takes the next one. */
   guint n_own_temporaries;
-  /* Atomic: the thread's temporaries, at most one of each queue.  A temporary is a block that the
-   * thread often frees before it allocates the next one.  The index is a hash of the block's queue.
-   * An element is NULL if the thread keeps no such block.  A block in this array serves requests of
-   * its queue for at most the block's size. */
+  /* Atomic: blocks that the cache keeps for the next requests of their queues, at most one of each
+   * queue.  The thread allocates and frees such a block again and again.  A block serves requests
+   * of its queue for at most the block's size.  The index is a hash of the queue.  An element is
+   * NULL if the cache keeps no such block. */
   TarnBlock *kept[TARN_CACHE_KEPT];
 
   /* The bins.  They stand near the beginning of the struct, because an instruction with a small

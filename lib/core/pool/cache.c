@@ -22,8 +22,8 @@ static void set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity);
  * pool's read sections. */
 
 /* Moves the blocks of a cache's bin, except the @n_kept topmost ones, to the pool's bin as one
- * batch.  Blocks that belong to an arena (is_own) are not in the batch: the function returns them
- * to the arena, if the arena can take them. */
+ * batch.  But first returns the blocks that belong to an arena (is_own) to the arena, if the arena
+ * can take them now. */
 static void
 move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 {
@@ -49,7 +49,8 @@ move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 
 /* Moves all blocks of a cache's bin to the pool's bin, in batches that are small enough for another
  * thread's cache.  Before that, moves the blocks of the same size and queue that are in transfer
- * bins (for blocks that threads hand over), because these are older. */
+ * bins (for blocks that threads hand over): these blocks are older, so they must be lower in the
+ * pool's bin. */
 void
 _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -107,14 +108,13 @@ _tarn_pool_flush (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Returns TRUE if a cache may have blocks of a queue: if it keeps any block for a thread that frees
- * each block before it allocates the next one (TarnCache.kept), or if a bin for the queue has a
- * capacity above 0.  The caller holds the pool's lock. */
+/* Returns TRUE if a cache may have blocks of a queue: in a bin that has a capacity above 0, or in
+ * TarnCache.kept.  The caller holds the pool's lock. */
 static gboolean
 has_any_of (const TarnCache *cache, gconstpointer handle)
 {
-  /* Returns TRUE even if the kept block is of another queue.  The cache's thread may be in a read
-   * section now, and may soon replace this block by a block of the queue @handle. */
+  /* A block of another queue in TarnCache.kept counts, too.  The reason: the cache's thread may be
+   * in a read section now, and may replace this block by a block of the queue @handle. */
   for (guint i = 0; i < TARN_CACHE_KEPT; i++)
     if (__atomic_load_n (&cache->kept[i], __ATOMIC_RELAXED) != NULL)
       return TRUE;
@@ -254,7 +254,8 @@ get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
   gsize most = get_most_bytes (pool), left = _tarn_subtract (most, cache->reserved_bytes);
   gsize n;
 
-  /* A new pool over the same heap may have lowered the bound below the reserved bytes. */
+  /* If hold_bytes is 0, the reserved bytes may exceed the bound: a new pool over the same heap
+   * lowers the bound, but does not make the caches smaller. */
   g_assert (cache->reserved_bytes <= most || pool->policy.hold_bytes == 0);
   if (_tarn_pool_counts_room (pool))
     left = MIN (left, _tarn_pool_get_room_for_caches (pool));
@@ -310,8 +311,8 @@ make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
     return TRUE;
   if (bin->length == 0)
     return FALSE;
-  /* First moves the blocks in transfer bins to the pool's bin, because these blocks are older than
-   * those in the cache's bin. */
+  /* First moves the blocks in transfer bins to the pool's bin: they are older than those in the
+   * cache's bin, so they must be lower in the pool's bin. */
   _tarn_pool_take_from_transfer (cache->pool, bin->number, bin->handle);
   move_rest (cache, bin, bin->capacity / 2);
   return TRUE;
@@ -362,8 +363,8 @@ _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number)
 }
 
 /* Clears each bin of any cache for which the function @is_it returns TRUE: moves the bin's blocks
- * to the pool's bins, and sets the bin's capacity to 0, so that the next use of the bin takes the
- * pool's lock. */
+ * to the pool's bins, and sets the bin's capacity to 0.  The next request for such a block, and the
+ * next free of such a block, cannot use the cache, so they take the pool's lock. */
 static void
 clear_bins_of_all (TarnPool *pool, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
                    gconstpointer data)
@@ -384,7 +385,8 @@ is_of_queue (const TarnCacheBin *bin, gconstpointer handle)
 }
 
 /* Moves the blocks of a queue from all caches to the pool's bins for this queue.  The next request
- * of the queue takes the pool's lock, and so does the next free of a block of the queue. */
+ * of the queue, and the next free of a block of the queue, then take the pool's lock.  Only with
+ * the lock can they record an event on the queue. */
 void
 _tarn_pool_empty_bins_of_queue (TarnPool *pool, gpointer handle)
 {
@@ -397,8 +399,9 @@ is_of_size (const TarnCacheBin *bin, gconstpointer number)
   return bin->number == *(const guint32 *) number;
 }
 
-/* Moves the blocks of a size from all caches to the pool's bins.  The next request for the size
- * takes the pool's lock, and so does the next free of a block of the size. */
+/* Moves the blocks of a size from all caches to the pool's bins.  The next request for the size,
+ * and the next free of a block of the size, then take the pool's lock.  Only with the lock can a
+ * free record an event. */
 void
 _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number)
 {
@@ -500,7 +503,7 @@ _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer hand
   if (pool->caches.first == NULL || (pool->caches.first == own && own->next == NULL))
     return FALSE; /* no other thread has a cache */
   if (_tarn_pool_records_frees (pool, number))
-    return FALSE; /* threads do not cache blocks whose frees record events */
+    return FALSE; /* while frees of a size record events, no cache has blocks of this size */
   now = _tarn_clock_now ();
 
   for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
@@ -521,27 +524,27 @@ _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer hand
   return is_any;
 }
 
-/* If a cache has no room for a freed block of an arena, the thread returns this block to its arena,
- * and also up to LOOKS_FOR_ROOM small blocks that it frees next (order/free.c).  Only then does it
- * try again to cache a block.  When SEEN_PER_WINDOW blocks have found no room, bins give up the
- * room that they do not use. */
+/* A thread looks at all bins of its cache each time that the cache has no room for a freed block of
+ * an arena.  Without looking, it then returns the next LOOKS_FOR_ROOM small blocks to their arenas
+ * (order/free.c).  SEEN_PER_WINDOW looks are called a window.  At the end of a window, bins give up
+ * the capacity that they did not use in the window. */
 #define SEEN_PER_WINDOW 16
 
-/* A bin with little room gives up this room only after the bin has stayed empty and unchanged for
- * this many windows.  Such a bin may be in use although it is empty each time that the thread looks
- * at it. */
+/* If a bin was empty at each look, and its capacity is too small for the block that found no room,
+ * the bin keeps its capacity for this many windows.  The thread may use such a bin between two
+ * looks: for example, it may free a block and allocate it again. */
 #define MANY_WINDOWS 8
 
-/* Gets bits of the address of a bin's top block.  A later call returns other bits if another block
- * is on top by then. */
+/* Gets a number that stands for the block on top of a bin: some bits of its address.  If two calls
+ * return different numbers, the thread has used the bin between them. */
 static guint32
 get_top (const TarnCacheBin *bin)
 {
   return (guint32) (GPOINTER_TO_SIZE (bin->top) / sizeof (TarnBlock));
 }
 
-/* Updates the notes about a bin, which cover the present window (TarnSeenBin): the most blocks that
- * the bin has had, and whether its top block has changed. */
+/* Updates the notes about a bin (TarnSeenBin): the most blocks that the thread has seen in the bin
+ * in the present window, and whether it has seen different blocks on top. */
 static void
 see_bin (const TarnCacheBin *bin, TarnSeenBin *seen)
 {
@@ -552,13 +555,16 @@ see_bin (const TarnCacheBin *bin, TarnSeenBin *seen)
   seen->most = MAX (seen->most, bin->length);
 }
 
-/* Makes a bin give up room at the end of a window (TarnSeenBin).  The bin keeps room for the most
- * blocks that it had when the thread updated the notes in this window.  If the bin's top block has
- * not changed in the window, moves all blocks of the bin to the pool's bin, but lets the bin keep
- * their room for now: a thread that often uses a single block of a size has the same block on top
- * at each update.  If the bin was empty at each update, the bin gives up all its room.  But if this
- * room is less than @needed, the bytes of the block that found no room in the cache, the bin gives
- * it up only after MANY_WINDOWS windows in succession without a change. */
+/* Reduces the capacity of a bin at the end of a window (TarnSeenBin) to the most blocks that the
+ * thread has seen in the bin in this window.
+ *
+ * If the thread has seen the same block on top each time, also moves all blocks of the bin to the
+ * pool's bin.  But the bin keeps the capacity for these blocks, because it may be in use: a thread
+ * that uses a single block of a size again and again leaves the same block on top.
+ *
+ * If the bin was empty each time, it gives up its whole capacity.  But if this capacity has fewer
+ * than @needed bytes, the bin gives it up only after MANY_WINDOWS windows in succession without a
+ * change.  @needed is the size of the block that found no room in the cache. */
 static void
 shrink_if_unused (TarnCache *cache, TarnCacheBin *bin, TarnSeenBin *seen, gsize needed)
 {
@@ -572,10 +578,10 @@ shrink_if_unused (TarnCache *cache, TarnCacheBin *bin, TarnSeenBin *seen, gsize 
   *seen = (TarnSeenBin){ .top = get_top (bin), .n_unchanged = seen->n_unchanged };
 }
 
-/* Updates the notes about each bin with room, after a block has found no room in the bin @full.  At
- * the end of a window (SEEN_PER_WINDOW calls), also makes all other bins give up room that they do
- * not use.  Otherwise sizes that the thread used long ago would leave no room for sizes that it
- * uses now. */
+/* Updates the notes about each bin that has capacity, after a freed block has found no room in the
+ * bin @full.  At the end of a window (SEEN_PER_WINDOW calls), also reduces the capacity of the
+ * other bins.  Otherwise sizes that the thread used long ago would leave no capacity for sizes that
+ * it uses now. */
 static void
 look_for_unused_room (TarnCache *cache, const TarnCacheBin *full)
 {
@@ -590,11 +596,11 @@ look_for_unused_room (TarnCache *cache, const TarnCacheBin *full)
   }
 }
 
-/* Puts a block that belongs to an arena (is_own), and that is being freed, into the calling
- * thread's cache.  Returns FALSE if the block is too large, if the cache's bin is full and its
- * capacity cannot grow (even after look_for_unused_room ()), or if blocks of this size are handed
- * over between queues.  A bin gets at most 7/8 of the cache, so that one size leaves room for
- * others.  The caller holds the pool's lock. */
+/* Puts a block of an arena (is_own), which is being freed, into the calling thread's cache.
+ * Returns FALSE if the block is too large, if blocks of this size are handed over between queues,
+ * or if the cache's bin is full and its capacity cannot grow.  In the last case, first tries to
+ * take capacity from other bins (look_for_unused_room ()).  A bin gets at most 7/8 of the cache, so
+ * that one size leaves room for others.  The caller holds the pool's lock. */
 gboolean
 _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
 {

@@ -31,9 +31,9 @@
 #define MOST_COARSE_BITS (TARN_CACHE_HOME_BITS - 5)
 
 /* Frees a cache whose thread has ended, after moving the cache's blocks and counts to the pool.
- * The pool must have at least two other caches.  If only one cache remained, the pool would take
- * that cache's peak for its own peak, although the freed cache's bytes are missing from it.  The
- * caller holds the pool's lock. */
+ * The pool must have at least two other caches.  The reason: in a pool with only one cache, the
+ * peak of this cache counts as the peak of the pool (count.c).  That would be wrong now, because
+ * the bytes of the freed cache are not part of it.  The caller holds the pool's lock. */
 static void
 cache_free (TarnCache *cache)
 {
@@ -169,9 +169,12 @@ take_over (TarnPool *pool)
 
 /* Takes the pool's lock, and gets the calling thread's cache.  Makes a cache if the thread has
  * none.  Returns NULL if the thread has no cache and read sections are stopped, or if the thread is
- * ending.  To add a cache to the thread, the function releases the lock for a moment, because a
- * thread must take the lock of the list of threads before the pool's lock.  In that moment another
- * thread may stop read sections for good, so the caller has to check whether they are stopped. */
+ * ending.
+ *
+ * To add a cache to the thread, the function releases the lock for a moment, because a thread must
+ * take the lock of the list of threads before the pool's lock.  In that moment another thread may
+ * stop read sections and leave them stopped.  So the caller has to check whether they are stopped,
+ * even if it gets a cache. */
 TarnCache *
 _tarn_pool_lock (TarnPool *pool)
 {

@@ -7,12 +7,11 @@
 
 #include "pool/cache-private.h"
 
-/* Returns the new peak of active bytes: the higher one of the old peak @peak and the count @active.
- * Ignores @active if it is negative.  A count is negative if the pool has counted frees, and a
- * thread's cache has not reported the allocations of the freed blocks yet.  Recognizes a negative
- * count, which wraps around in a gsize, because it is higher than @managed, the managed bytes.
- * Does not test the sign bit, because a pool may have more than half of the bytes that a gsize can
- * count. */
+/* Returns the new peak of active bytes: the old peak @peak, or the count @active if that is
+ * higher.  Ignores a negative count.  (The count is negative if the pool has counted the free of a
+ * block, and a thread's cache has not reported yet that it allocated the block.)  A negative count
+ * wraps around in a gsize, so it is higher than @managed, the managed bytes.  The sign bit is no
+ * test for this, because a pool may have more than half of the bytes that a gsize can count. */
 static gsize
 max_active (gsize managed, gsize peak, gsize active)
 {
@@ -134,8 +133,8 @@ add_held (const TarnCache *cache, TarnPoolStats *stats)
   }
 }
 
-/* Adds to *stats the blocks in TarnCache.kept.  These are a thread's temporaries: blocks that the
- * thread often frees before it allocates the next one. */
+/* Adds to *stats the blocks in TarnCache.kept: large blocks that the thread allocates and frees
+ * again and again. */
 static void
 add_kept (const TarnCache *cache, TarnPoolStats *stats)
 {
@@ -197,12 +196,12 @@ _tarn_cache_count_active (TarnCache *cache)
 }
 
 /* Adds the changes that the calling thread's cache has not reported yet to the pool's counters, and
- * updates the peak.  Call this before you change the pool's own active_bytes, because a later call
- * might miss a peak.  The caller holds the pool's lock.
+ * updates the peak.  If the thread has no cache, because it is ending, adds the changes of all
+ * caches.  The caller holds the pool's lock.
  *
- * If the thread has no cache, because it is ending, adds the changes of all caches.  If the pool
- * has only one cache, the pool computes its peak from the cache's peak and its own active_bytes.
- * This is right only if no other thread changes active_bytes before the cache reports. */
+ * Call this before you change the pool's own active_bytes.  While a pool has only one cache, its
+ * peak is the sum of the cache's peak and the pool's own active_bytes.  This is right only if
+ * active_bytes does not change between two reports of the cache. */
 void
 _tarn_pool_count_own (TarnPool *pool)
 {

@@ -17,8 +17,9 @@
 static guint
 hash_memory (gconstpointer data)
 {
-  guint64 spread = ((const TarnBlock *) data)->memory.address
-                   * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15); /* 2^64 divided by the golden ratio */
+  /* The factor, 2^64 divided by the golden ratio, mixes the bits of the address. */
+  guint64 spread
+      = ((const TarnBlock *) data)->memory.address * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
 
   return (guint) (spread >> 32);
 }

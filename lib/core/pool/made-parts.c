@@ -64,12 +64,13 @@ _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *want
   return NULL;
 }
 
-/* Starts the free of @block in a read section.  Usually @block itself returns to its arena.  But if
- * the thread often frees a block before it allocates the next one, its cache may keep @block for
- * the next request.  Then the block that the cache kept before returns instead.  Stores the
- * returning block in *goes, or NULL if there is none, and sets its state to ENDING.  The pool
- * counts this block as active until it has returned to its arena.  Returns FALSE if the caller has
- * to take the pool's lock. */
+/* Starts the free of @block in a read section.  Chooses the block that returns to its arena, stores
+ * it in *goes, and sets its state to ENDING.  Usually this block is @block.  But the thread's cache
+ * may keep @block for the next request (_tarn_cache_choose_to_go ()).  Then *goes is the block that
+ * the cache kept until now, or NULL if the cache kept none.
+ *
+ * The pool counts *goes as active until it has returned to its arena.  Returns FALSE if the caller
+ * has to take the pool's lock. */
 static gboolean
 begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -98,12 +99,10 @@ begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Starts the free of @block.  Usually @block itself returns to its arena.  But if the thread often
- * frees a block before it allocates the next one, its cache may keep @block for the next request.
- * Then the block that the cache kept before returns instead.  Stores the returning block in *goes,
- * or NULL if there is none, and sets its state to ENDING.  The caller then asks upstream to release
- * the part of this block (its object, such as a sub-buffer).  If the caller has to take the pool's
- * lock instead, returns FALSE and does nothing. */
+/* Starts the free of @block.  Stores in *goes the block that returns to its arena, and sets its
+ * state to ENDING (begin_to_go ()).  *goes is NULL if no block returns.  Otherwise the caller asks
+ * upstream to release the part of *goes (its object, such as a sub-buffer).  If the caller has to
+ * take the pool's lock instead, returns FALSE and does nothing. */
 gboolean
 _tarn_pool_begin_to_go (TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {

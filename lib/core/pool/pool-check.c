@@ -1,21 +1,30 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Checks the invariants of a pool (pool-private.h). */
+ * Checks the invariants of a pool (pool-private.h).
+ *
+ * The share of a block (TarnBlock.share) tells which commands may still use the block:
+ *
+ *     NULL             No queue uses the block. Its bin is an idle bin.
+ *     a queue's handle Only commands of this queue may use the block. The bin is a queue's bin.
+ *     TARN_NO_SHARE    Several queues may use the block, or its use has an event. The bin is a
+ *                      recorded bin.
+ *
+ * A queue's bin is wanted (TarnBin.is_wanted) if a request of another queue has asked for an event,
+ * which tells when the queue no longer uses the bin's blocks. */
 
 #include "base/check-private.h"
 #include "pool/cache-private.h"
 
 #define FORMAT G_GSIZE_FORMAT
 
-/* A walk over a pool, in which the checks of the pool's invariants take place.  The fields with
- * numbers are the values that the pool's counters should have.  The checks compute these values
- * from the pool's blocks. */
+/* The state of one check of a pool.  The numbers are sums over the pool's blocks.  The pool's
+ * counters must be equal to these sums. */
 typedef struct
 {
   TarnPool *pool;
   gsize held_blocks, active_blocks, held_bytes, active_bytes, managed_bytes, binned_blocks;
-  gsize listed_blocks, listed_bytes; /* the blocks that must be in lists by age */
+  gsize listed_blocks, listed_bytes; /* sums over the blocks that must be in lists by age */
   gchar *violation;                  /* the first violation found; NULL if there is none */
 } Walk;
 
@@ -53,8 +62,8 @@ sum_blocks (Walk *walk)
     }
 }
 
-/* Returns TRUE if the last block of a batch (batch->last) is where it should be: @top is the first
- * block of the batch, so the last one is number batch->n of the chain that begins with @top. */
+/* Returns TRUE if a batch has the number of blocks that it should have: the chain from @top, the
+ * first block of the batch, to batch->last has batch->n blocks. */
 static gboolean
 is_batch (const TarnBlock *top, const TarnBatch *batch)
 {
@@ -87,9 +96,8 @@ check_batches (Walk *walk, const TarnBin *bin)
     }
 }
 
-/* Returns TRUE if a block is cached, belongs in a bin with the given number, and has @share as its
- * share: the handle of the only queue that uses the block, NULL if no queue uses it, or
- * TARN_NO_SHARE for a recorded block. */
+/* Returns TRUE if a block is cached, and belongs in a bin that has the number @number and whose
+ * blocks have the share @share. */
 static gboolean
 belongs_in_bin (const TarnBlock *block, guint32 number, gconstpointer share)
 {
@@ -105,8 +113,7 @@ has_size_of (const TarnPool *pool, const TarnBlock *block, guint32 number)
   return _tarn_bin_number (block->alloc_size, pool->leading_bits) == number;
 }
 
-/* Checks the blocks of a bin.  @share is the share that each block of this bin must have: a queue's
- * handle, NULL for an idle bin, or TARN_NO_SHARE for a recorded bin. */
+/* Checks the blocks of a bin.  Each block must have the size of the bin, and the share @share. */
 static void
 check_bin (Walk *walk, guint32 number, const TarnBin *bin, gconstpointer share)
 {
@@ -142,9 +149,8 @@ count_listed (const TarnAges *ages)
 }
 
 /* Checks the bins of a table, and adds up their lengths.  If the table's blocks are in lists by
- * age, also adds up the number and the bytes of these blocks, to compare them with the lists later.
- * Each block must have @share as its share: a queue's handle, NULL for idle bins, or TARN_NO_SHARE
- * for recorded bins.  Does nothing if @bins is NULL. */
+ * age, also adds up the number and the bytes of these blocks, to compare them with the lists
+ * later.  Each block must have the share @share.  Does nothing if @bins is NULL. */
 static void
 check_table (Walk *walk, const TarnBins *bins, gconstpointer share)
 {
@@ -226,9 +232,9 @@ check_lists (Walk *walk)
                 store->ready.bytes + store->shares.bytes + store->recorded.bytes);
 }
 
-/* Counts the bins that are in the list unasked of a recorded bin, and that belong in this list.  A
- * bin belongs in the list if it has blocks and the same number as the recorded bin, if it is not
- * wanted (TarnBin.is_wanted), and if its queue has references. */
+/* Counts the bins in the list of_all->unasked, except bins that should not be in this list.  It
+ * should have only queues' bins with the number @number that have blocks, that are not wanted, and
+ * whose queues have references. */
 static gsize
 count_unasked (const TarnBin *of_all, guint32 number)
 {
@@ -239,8 +245,8 @@ count_unasked (const TarnBin *of_all, guint32 number)
   return n;
 }
 
-/* Counts the queues' bins that have the given number and have blocks.  Sets *n_unasked to the
- * number of these bins that are not wanted (TarnBin.is_wanted). */
+/* Counts the queues' bins that have the number @number and have blocks.  Sets *n_unasked to the
+ * number of these bins that are not wanted. */
 static gsize
 count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
 {
@@ -262,7 +268,7 @@ count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
   return n;
 }
 
-/* Checks the fields n_shares and unasked of the recorded bins, which describe the queues' bins of
+/* Checks the fields n_shares and unasked of each recorded bin, which describe the queues' bins of
  * the same size.  Does nothing if the pool must not move blocks between queues. */
 static void
 check_shares (Walk *walk)
@@ -310,10 +316,11 @@ check_uses (Walk *walk)
                    (const void *) block);
 }
 
-/* Checks that TarnReturning.bytes is the sum of TarnGiveBack.unreserved_bytes over the calls that
- * are returning blocks to upstream.  Also checks that the limit's ceiling (TarnLimit.ceiling_bytes)
- * is not below the pool's bytes: managed, reserved, returning and charged ones.  Subtracts these
- * four numbers from the ceiling one after another, because their sum may overflow. */
+/* Checks the pool's limit.  TarnReturning.bytes must be the sum of TarnGiveBack.unreserved_bytes
+ * over the calls that are returning blocks to upstream.  The ceiling (TarnLimit.ceiling_bytes) must
+ * not be below the sum of four numbers: the managed bytes, the bytes that are reserved for
+ * requests, the bytes that are being returned, and the bytes that the program has charged.
+ * Subtracts the four numbers from the ceiling one after another, because their sum may overflow. */
 static void
 check_limit (Walk *walk)
 {
@@ -393,8 +400,8 @@ check_cache (Walk *walk, const TarnCache *cache)
   demand_equal (walk, "what a thread may keep", reserved_bytes, cache->reserved_bytes);
 }
 
-/* Checks TarnCache.kept, which has a thread's temporaries: blocks that the thread often frees
- * before it allocates the next one.  The caller has stopped the pool's read sections. */
+/* Checks TarnCache.kept: large blocks that the thread allocates and frees again and again.  The
+ * caller has stopped the pool's read sections. */
 static void
 check_kept (Walk *walk, const TarnCache *cache)
 {
@@ -495,8 +502,8 @@ check_transfers (Walk *walk)
     }
 }
 
-/* Checks two kinds of blocks: those that were freed while the program still retains their memory
- * (aside), and those with several references (shared). */
+/* Checks the blocks in TarnBlocks.aside, which the program has freed although it still retains
+ * their memory, and the blocks in TarnBlocks.shared, which have several references. */
 static void
 check_handles (Walk *walk)
 {

@@ -116,8 +116,9 @@ typedef struct
   gsize untold_bytes; /* the sum of alloc_size over the n_untold unreported blocks */
   /* The number of bytes that the call returns, less those that waiting requests have reserved. */
   gsize unreserved_bytes;
-  /* TRUE if a request to a pool of the reclaim group makes this call, to return blocks of this
-   * pool, which belongs to the group.  The request need not have a reference to this pool. */
+  /* TRUE if a request to another pool makes this call, to return blocks of this pool.  Both pools
+   * are in one reclaim group: they free memory for each other.  The request need not have a
+   * reference to this pool. */
   gboolean is_foreign;
 } TarnGiveBack;
 
@@ -152,9 +153,9 @@ typedef struct
    * lock. */
   gsize hold_bytes;
   gsize max_held; /* the size, in bytes, of the largest block that the pool may hold (cache) */
-  /* The size, in bytes, of the largest block that a thread cache takes (max_kept), and of the
-   * largest temporary that it takes (max_temporary).  A temporary is a block that a thread frees
-   * before it allocates the next one. */
+  /* The field max_kept is the size, in bytes, of the largest block that a thread cache takes.  The
+   * field max_temporary is the same for temporaries, which are blocks that a thread frees before it
+   * allocates another block. */
   gsize max_kept, max_temporary;
   gsize asked_cache_bytes; /* the value of TarnPoolOptions.thread_cache_bytes */
   /* The most bytes in a thread cache: asked_cache_bytes, or fewer if the pool is over a heap. */
@@ -202,7 +203,9 @@ typedef struct
 typedef struct
 {
   TarnTickets calls; /* a list of the running calls, linked by TarnGiveBack.ticket */
-  /* the number of blocks in thread caches that went to their arenas, without a call in the list */
+  /* The number of blocks that threads returned to arenas while they held the pool's lock.  Such a
+   * return is not in the list of calls.  If a request runs out of memory, and this number has risen
+   * since the request last asked upstream, the request asks upstream again. */
   guint64 n_to_arenas;
   gsize bytes;
   guint n_foreign; /* the number of calls whose is_foreign is TRUE */
@@ -264,8 +267,8 @@ typedef struct
    * releases. */
   TarnQueue *gone;
   TarnEvent *gone_events;
-  /* Signalled when the last thread has recorded its event on a queue that the pool has
-   * forgotten. */
+  /* Signalled when no thread is recording an event any more on a queue that the pool has removed
+   * from the table. */
   TarnCond recording_ended;
 } TarnQueues;
 
@@ -278,13 +281,14 @@ typedef struct
   guint mask; /* the number of slots minus 1 */
   guint n;    /* the number of slots that have a queue */
   guint most; /* the most queues that the table may have; 0 while places is NULL */
-  /* The number of shortages in the present period (arena-table.c).  A shortage of the heap's memory
-   * is a turn of a queue (_tarn_pool_note_turn ()).  A shortage of the table is an insertion while
-   * was_full is TRUE. */
+  /* The number of shortages in the present period (arena-table.c).  There are two kinds:
+   * - The heap had no free memory for a request, and the latest such request before was of another
+   *   queue (_tarn_pool_note_turn ()).
+   * - A queue was inserted into this table while was_full was TRUE, so the table is too small. */
   guint n_shortages;
   gboolean was_full; /* TRUE if this table has been full in the present period (n_shortages) */
-  /* The queue of the latest request for which the heap lacked free memory.  Only for comparison of
-   * pointers. */
+  /* The queue of the latest request for which the heap had no free memory.  The pool only compares
+   * this pointer, because the queue may have been freed since then. */
   const TarnQueue *in_turn;
 } TarnMet;
 

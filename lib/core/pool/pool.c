@@ -19,10 +19,11 @@ keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
          && _tarn_cache_keep (cache, block);
 }
 
-/* Returns TRUE if the pool should return a freed block to upstream at once, because the block is
- * too large to be cached.  It is too large if it exceeds the largest block that the pool may hold,
- * or all bytes that the pool's bins may hold.  But if the pool cannot return the block without a
- * wait, returns FALSE. */
+/* Returns TRUE if a freed block is too large to be cached, so that the pool should return it to
+ * upstream at once.  The block is too large if it is larger than policy.max_held, or if it alone
+ * would exceed the most bytes that the pool's bins may hold.  Returns FALSE if the pool would have
+ * to wait for commands before it could return the block: then a bin may have the block in spite of
+ * its size. */
 static gboolean
 is_too_large (const TarnPool *pool, const TarnBlock *block)
 {
@@ -52,8 +53,8 @@ hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* Serves a request with a block from a thread cache.  Resets the flags that the block's last
- * request has set. */
+/* Serves a request with the topmost block of a bin of a thread cache.  Stores in the block that the
+ * request was a hit, and that it called no driver. */
 static TarnBlock *
 pop_hit (TarnCache *cache, TarnCacheBin *bin, gsize size)
 {

@@ -5,7 +5,10 @@
  * only take the blocks out of the pool: they remove the blocks from bins and counters, set their
  * state to RETIRED, and link them by TarnBlock.below in the order of their return.  The caller
  * holds the pool's lock.  The caller then releases the lock, and returns the memory of the blocks
- * to upstream (upstream/give-back.c). */
+ * to upstream (upstream/give-back.c).
+ *
+ * A recorded block is a cached block that commands may still use, and whose events tell when these
+ * commands have completed. */
 
 #include "base/clock-private.h"
 #include "pool/cache-private.h"
@@ -70,9 +73,8 @@ take (TarnPool *pool, TarnBlock *block, TarnBlock ***end)
   retire (pool, block, end);
 }
 
-/* Searches the list of recorded blocks (cached blocks with events), from @block to newer ones, for
- * the first block that no command uses any more.  Returns NULL if there is no such block, or if
- * @block is NULL. */
+/* Searches the list of recorded blocks, from @block to newer ones, for the first block that no
+ * command uses any more.  Returns NULL if there is no such block, or if @block is NULL. */
 static TarnBlock *
 find_done (const TarnPool *pool, TarnBlock *block)
 {
@@ -191,10 +193,10 @@ _tarn_pool_take_share (TarnPool *pool, const TarnBins *share)
   return blocks;
 }
 
-/* Takes two kinds of cached blocks out of the pool: recorded blocks (those whose uses have events)
- * that no command uses any more; and all blocks of a queue's share (which only this queue uses).
- * Returns a list of the blocks, so that the caller returns their memory to upstream.  @share is
- * the table with the queue's share, or NULL if the queue has no table. */
+/* Takes two kinds of cached blocks out of the pool: recorded blocks whose events have completed, so
+ * that no command uses them any more; and all blocks of a queue's share (which only this queue
+ * uses).  Returns a list of the blocks, so that the caller returns their memory to upstream.
+ * @share is the table with the queue's share, or NULL if the queue has no table. */
 TarnBlock *
 _tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share)
 {
@@ -239,10 +241,10 @@ _tarn_pool_get_room (const TarnPool *pool)
   return pool->policy.hold_bytes != 0 ? _tarn_subtract (bound, pool->caches.room_bytes) : bound;
 }
 
-/* Returns the number of bytes by which the capacity of thread caches may grow.  Before threads can
- * fill this capacity, the pool may have to return held blocks to upstream.  But only the blocks in
- * the list TarnStore.ready can be returned without a wait.  So the bytes of all other held blocks
- * reduce the result. */
+/* Returns the number of bytes by which the capacity of thread caches may grow: the most bytes that
+ * the pool's own bins may hold, less the held blocks that the pool can return to upstream only
+ * after a wait.  The other held blocks (TarnStore.ready) do not count, because the pool returns
+ * them when threads fill the new capacity. */
 gsize
 _tarn_pool_get_room_for_caches (const TarnPool *pool)
 {
@@ -272,9 +274,9 @@ is_expired (const TarnBlock *block, gint64 now)
   return now - _tarn_block_get_age (block)->since >= TARN_USUAL_IDLE_TIME;
 }
 
-/* Returns TRUE if the pool should ask the driver which recorded blocks (those whose uses have
- * events) it can return to upstream.  It should if the bins hold more bytes than they may, or if
- * the pool has held the oldest recorded block for a long time. */
+/* Returns TRUE if the pool should ask the driver which recorded blocks' events have completed, so
+ * that it can return these blocks to upstream.  It should if the bins hold more bytes than they
+ * may, or if the pool has held the oldest recorded block for a long time. */
 gboolean
 _tarn_pool_needs_recorded (const TarnPool *pool)
 {
@@ -285,10 +287,12 @@ _tarn_pool_needs_recorded (const TarnPool *pool)
              || (is_to_expire (pool) && is_expired (oldest, _tarn_clock_now ())));
 }
 
-/* Removes from the pool the blocks that it has held for a long time, because each of them keeps
- * memory of the heap in use.  Appends them to a list, so that the caller returns their memory to
- * the heap.  Then moves the blocks in thread caches to the bins.  If these blocks stay in the bins
- * for a long time, a later call removes them.
+/* Removes from the pool the blocks that it has held for a long time, and appends them to a list, so
+ * that the caller returns their memory to the heap.  While the pool holds such a block, nobody else
+ * can use its memory.
+ *
+ * Then moves the blocks in thread caches to the bins, where their age counts.  If they stay in the
+ * bins for a long time, a later call removes them.
  *
  * Does nothing if less than TARN_USUAL_IDLE_TIME / TARN_LOOKS has passed since the function last
  * looked for such blocks. */

@@ -41,9 +41,10 @@ begin (TarnPool *pool)
 }
 
 /* Ends the wait of one request that waited for memory of @pool.  If no other request waits, allows
- * the pool's read sections again.  Otherwise wakes the other requests: this request may have taken
- * memory in an attempt that failed, and a failed attempt has woken nobody
- * (_tarn_pool_note_failed_call ()).  The caller holds the pool's lock. */
+ * the pool's read sections again.  Otherwise wakes the other requests: a failed attempt of this
+ * request may have taken memory for a short time, so that attempts of other requests failed, too.
+ * It has woken nobody when it gave the memory up (_tarn_pool_note_failed_call ()).  The caller
+ * holds the pool's lock. */
 static void
 end (TarnPool *pool)
 {
@@ -188,11 +189,14 @@ _tarn_pool_tell_waiting (TarnPool *pool)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Wakes the requests that wait for memory of a pool, because a call to upstream has ended that has
- * allocated nothing, or freed nothing.  Does nothing if the calling thread itself waits for memory
- * of the pool, and made the call in its latest attempt: waiting requests that all fail would
- * otherwise wake each other for ever.  When such a request gives up, it wakes the others (end ()).
- * The caller holds the pool's lock. */
+/* Wakes the requests that wait for memory of a pool, because a call to upstream has ended without
+ * success.  While the call ran, upstream may have had too little free memory for these requests,
+ * and may have enough now.
+ *
+ * Does nothing if the calling thread itself waits for memory of the pool, and made the call in its
+ * latest attempt to allocate.  Otherwise waiting requests that all fail would wake each other for
+ * ever.  When such a request gives up, it wakes the others (end ()).  The caller holds the pool's
+ * lock. */
 void
 _tarn_pool_note_failed_call (TarnPool *pool)
 {

@@ -60,11 +60,12 @@ _tarn_cache_refill_spare (TarnCache *cache)
  * requests. */
 #define MIN_SHARING_LIMIT ((gsize) 128 << 20)
 
-/* Chooses the size classes of a pool's bins, for a limit of @limit_bytes bytes (0: no limit).  With
- * a limit, the pool must not waste memory.  So a size may share a bin only with sizes for which the
- * heap takes equally many bytes, and only if the limit is large enough (MIN_SHARING_LIMIT) and is
- * the heap's limit, too.  Returns a value of leading_bits, which has an effect only if threads use
- * arenas. */
+/* Chooses the size classes of a pool's bins, for a limit of @limit_bytes bytes (0: no limit).
+ * Returns a value of leading_bits (bin-private.h), which has an effect only if threads use arenas.
+ *
+ * With a limit, the pool must not waste memory.  So a size shares a bin only with sizes for which
+ * the heap takes equally many bytes.  Even these sizes have their own bins if the limit is low
+ * (MIN_SHARING_LIMIT), or if the heap does not have the same limit. */
 guint
 _tarn_pool_choose_bins (const TarnPool *pool, gsize limit_bytes)
 {

@@ -23,22 +23,23 @@ typedef struct
 } TarnBatch;
 
 /* A bin: a free list of cached blocks of one size, last in first out.  A pool has three kinds of
- * bins, which differ in the commands that may still use the blocks:
+ * bins, which differ in the queues whose commands may still use the blocks:
  *
- *     idle bins       No known command may use the blocks.
- *     a queue's bins  Only commands of one in-order queue may use the blocks, and no event covers
- *                     these commands. The queue can reuse the blocks without a wait. All of these
- *                     blocks together are called the queue's share.
- *     recorded bins   All other blocks. Usually each use of such a block has an event. While a
- *                     queue's use has no event, only that queue can get the block.
+ *     idle bins       No queue is known to use the blocks.
+ *     a queue's bins  Only this in-order queue may use the blocks, and no event has been recorded
+ *                     after its commands. The queue can reuse the blocks without a wait. All of
+ *                     these blocks together are called the queue's share.
+ *     recorded bins   All other blocks. Usually an event has been recorded after the commands that
+ *                     use such a block. Until a queue has recorded this event, no other queue can
+ *                     get the block.
  *
- * A recorded bin also has fields about all blocks of its size, in the bins of all three kinds.
+ * The recorded bin of a size also has fields that describe the queues' bins of the same size.
  *
  * Invariants:
  * - The blocks of batches are on top of a bin.  Recorded bins have no batches.
  * - If the pool may move blocks from one queue's share to another's, the recorded bin of a size
- *   stores in n_shares how many queues' bins of this size have blocks.  The recorded bin's list
- *   unasked contains those queues' bins whose is_wanted is FALSE. */
+ *   stores in n_shares how many queues' bins of this size have blocks.  Its list unasked has those
+ *   of these bins whose is_wanted is FALSE. */
 typedef struct _TarnBin TarnBin;
 
 struct _TarnBin
@@ -55,8 +56,8 @@ struct _TarnBin
 
   /* Fields of a queue's bin */
   TarnQueue *queue; /* the queue; NULL: this is an idle or a recorded bin */
-  /* TRUE if a request of another queue has asked for an event, which tells when this bin's queue no
-   * longer uses the blocks. */
+  /* TRUE if a request of another queue has asked for an event on this bin's queue.  When the event
+   * completes, this queue no longer uses the bin's blocks. */
   gboolean is_wanted;
   TarnBin *next; /* the next bin in the list unasked */
   /* The pointer in the list unasked that points to this bin, or NULL if the bin is not in the
@@ -88,8 +89,8 @@ typedef struct
 } TarnAges;
 
 /* A table that finds a bin by its number, which stands for a size class (bin-private.h).  It
- * remembers the bin that was looked up last, because a
- * request or free looks up the same bin several times. */
+ * remembers the bin that was looked up last, because a request or free looks up the same bin
+ * several times. */
 struct _TarnBins
 {
   /* The queue whose share (the cached blocks that only this queue has used) is in this table, or
@@ -133,9 +134,9 @@ typedef struct
    * this queue has used).  Empty if the list ready has these blocks.  Before the pool returns such
    * a block to upstream, the host must wait for the block's queue. */
   TarnAges shares;
-  /* The list by age of the recorded blocks (whose uses have events).  Empty if the list ready has
-   * these blocks.  The pool can return a recorded block to upstream when the block's events have
-   * completed. */
+  /* The list by age of the recorded blocks: events tell when no queue uses these blocks any more.
+   * Empty if the list ready has these blocks.  The pool can return a recorded block to upstream
+   * when the block's events have completed. */
   TarnAges recorded;
   /* The list by age for blocks in queues' shares: &ready or &shares.  NULL if the bytes of held
    * blocks were never bounded. */
@@ -145,9 +146,10 @@ typedef struct
    * size without the pool's lock.  If it is not 0, the request takes the pool's lock, because a
    * recorded block might serve it. */
   guint n_recorded[TARN_RECORDED_COUNTS];
-  /* Atomic: TRUE if a thread that takes no lock should call _tarn_pool_look_after (), which does
-   * the pool's periodic work.  A free sets this if the pool should now return recorded blocks
-   * (whose frees recorded an event) to upstream. */
+  /* Atomic: TRUE if a free has found that the pool should return recorded blocks (whose frees
+   * recorded an event) to upstream, and must first ask the driver about their events.  The next
+   * thread that allocates from an arena without the pool's lock then calls
+   * _tarn_pool_look_after (), which does this. */
   gboolean has_late;
   /* TRUE: the events of some recorded blocks may have completed since the last search for such
    * blocks began (TarnAges.searched_next) */

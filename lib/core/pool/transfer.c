@@ -23,9 +23,9 @@
  * sections has to wait for the end of that walk. */
 #define MAX_BATCH 256
 
-/* Two numbers that bound the bytes in all transfer bins (for blocks that threads hand over).
- * Usually this bound is the pool's bound on held bytes, divided by TRANSFER_SHARE.  But if the
- * bound on held bytes depends on the managed bytes, the bound for transfer bins is
+/* The bound on the bytes in all transfer bins (for blocks that threads hand over) is the pool's
+ * bound on held bytes, divided by TRANSFER_SHARE.  If the pool has no fixed bound on held bytes,
+ * because this bound depends on the managed bytes, the bound for transfer bins is
  * TRANSFER_BYTES. */
 #define TRANSFER_SHARE 8
 #define TRANSFER_BYTES ((gsize) 1 << 20)

@@ -5,7 +5,7 @@
  * record the program's events, and TARN_SNAPSHOT_ON_OOM makes Tarn write a snapshot when the
  * program runs out of memory.  Ignores these variables in a set-user-ID program. */
 
-#define _GNU_SOURCE 1 /* secure_getenv () */
+#define _GNU_SOURCE 1 /* makes <stdlib.h> declare secure_getenv () */
 
 #include <stdlib.h>
 #include <tarn/trace.h>

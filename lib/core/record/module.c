@@ -4,7 +4,7 @@
  * Finds the program or library file that contains a code address, and the build-id of this file.
  * Does not look up symbols: tools do that later, in the file with this build-id. */
 
-#define _GNU_SOURCE 1 /* dl_iterate_phdr () */
+#define _GNU_SOURCE 1 /* makes <link.h> declare dl_iterate_phdr () */
 
 #include <link.h>
 #include <string.h>

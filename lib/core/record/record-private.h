@@ -111,8 +111,9 @@ void _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers);
 /* Records the result of a request.  Returns the event's time, or 0 if the event is not recorded. */
 guint64 _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue,
                               guint32 stack, const guint64 *numbers);
-/* Adds @change, 1 or -1, to the number of calls to backends for memory that the thread is in.  A
- * request during such a call is recorded as nested: its memory is for the backend's allocator. */
+/* Adds @change, 1 or -1, to the number of calls to backends for memory in which the thread is now.
+ * A request during such a call is recorded as nested: the called backend gets its memory from
+ * another allocator of Tarn, so the nested request and the outer request are for the same bytes. */
 void _tarn_record_nest (gint change);
 guint32 _tarn_record_get_thread (void); /* returns the calling thread's gettid () */
 void _tarn_record_object (guint64 object, TarnTraceClass class, guint64 upstream, const gchar *kind,
@@ -178,7 +179,8 @@ gchar *_tarn_tag_quote (guint32 tag);
  * the depth of stacks is 0, or if the stack is new and too many stacks are stored already. */
 guint32 _tarn_stack_take (void);
 /* Sets the depth of stacks, the largest number of frames in a stored stack.  The depth is 0 at
- * first.  A recording has a depth of its own.  While it is active, the larger depth counts. */
+ * first.  A recording has a depth of its own.  While a recording is active, stacks are stored with
+ * the larger one of the two depths. */
 void _tarn_stack_set_depth (guint depth);
 /* Raises the depth of stacks to @depth if _tarn_stack_set_depth () has set a lower one. */
 void _tarn_stack_need_depth (guint depth);

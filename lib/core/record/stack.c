@@ -39,7 +39,7 @@ static GHashTable *frames; /* a set of the code addresses that are in the record
 /* A set of texts: the load address and path of each module (a program or library file) that is in
  * the recording's file. */
 static GHashTable *modules;
-static guint kept_depth; /* atomic: the depth of stacks outside recordings */
+static guint kept_depth; /* atomic: the depth that _tarn_stack_set_depth () has set */
 
 static guint
 hash_stack (gconstpointer key)

@@ -3,7 +3,7 @@
  *
  * Writes recorded events into the calling thread's buffer (record-private.h). */
 
-#define _GNU_SOURCE 1 /* pthread_getname_np () */
+#define _GNU_SOURCE 1 /* makes <pthread.h> declare pthread_getname_np () */
 
 #include "record/stream-private.h"
 

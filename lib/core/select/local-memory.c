@@ -109,8 +109,8 @@ write_explanation (const TarnLocalMemory *memory, const Array *array, guint axis
 }
 
 /* Compares a conflict of @multiplicity work items in @bank with @worst, the worst conflict found so
- * far.  Replaces @worst if the new conflict has more work items, or if it has as many and its text
- * is greater by strcmp (). */
+ * far.  Replaces @worst if the new conflict has more work items.  If it has as many, replaces
+ * @worst if the new conflict's text is greater by strcmp (), as PyOpenCL does. */
 static void
 consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis,
                    guint bank, guint multiplicity)

@@ -272,8 +272,9 @@ names_kind (const Resolver *resolver, const TarnSelectionName *name)
   return _tarn_selection_is_kind (name->text);
 }
 
-/* Returns the kind of platforms that a name seems to misspell, or NULL if there is none.  Callers
- * check first that none of the platforms is an OpenCL platform. */
+/* Returns the kind of platforms that a name seems to misspell, or NULL if there is none.  Call this
+ * only if none of the platforms is an OpenCL platform.  Otherwise the name may be a part of an
+ * OpenCL platform's name, rather than a misspelt kind. */
 static const gchar *
 find_misspelt (const Resolver *resolver, const TarnSelectionName *name)
 {

@@ -191,7 +191,8 @@ begin_watch (gint number, const gchar *path, GError **error)
   if (watch.thread == NULL)
     {
       g_clear_pointer (&watch.pattern, g_free);
-      /* If the library watched this signal before, end_watch () has left the handler installed. */
+      /* If the library watched this signal before, end_watch () has left the handler installed.
+       * The handler must not stay, because there is no thread that it could wake. */
       restore_effect (number);
       return FALSE;
     }

@@ -9,7 +9,7 @@
  * that holds the loader's lock may wait for an allocator's lock, so making the text while
  * allocators are locked could deadlock. */
 
-#define _GNU_SOURCE 1 /* program_invocation_short_name */
+#define _GNU_SOURCE 1 /* makes <errno.h> declare program_invocation_short_name */
 
 #include "snapshot/snapshot-private.h"
 
