@@ -112,8 +112,8 @@ _tarn_cuda_async_clear (TarnCudaMemoryAllocator *self)
     report_lost_stream (error);
 }
 
-/* Frees memory that was just allocated, because the host could not wait until the allocation was
- * done.  Puts the free on the allocator's stream, so that the free comes after the allocation. */
+/* Frees memory that was just allocated, after the host's wait for the allocation has failed.  Puts
+ * the free on the allocator's stream, so that the free comes after the allocation. */
 static void
 free_unready (const TarnCudaMemoryAllocator *self, CUdeviceptr address, gsize size)
 {
@@ -167,16 +167,16 @@ _tarn_cuda_async_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
 /* Puts a free of memory on the stream that @handle names.  The driver frees the memory after the
  * commands that are on the stream now.  Fails if the stream is being captured, because the free
  * would become part of the graph.  If @handle is another thread's default stream, this thread has
- * no CUstream for it.  Then puts the free on the legacy stream, which waits for that default
- * stream.
+ * no CUstream for that stream, and puts the free on the legacy stream instead.  The legacy stream
+ * waits for all threads' default streams.
  *
- * Another thread may begin a capture after this function has checked that there is none:
- *     - If the capture is of the same stream, the driver returns CUDA_ERROR_INVALID_VALUE, because
- *       the memory does not belong to the graph.  The capture goes on (seen on an H200).  So after
- *       CUDA_ERROR_INVALID_VALUE, the function checks for a capture again.  If there is one, the
- *       error names the capture as the reason.
- *     - If the capture is of a blocking stream, and the free is on the legacy stream, the free ends
- *       the capture. */
+ * Another thread may begin a capture between this function's check for captures and the free:
+ * - If the thread captures the same stream, the driver refuses the free with
+ *   CUDA_ERROR_INVALID_VALUE, because the graph did not allocate the memory.  The capture goes on
+ *   (seen on an H200).  So after this status, the function checks for a capture again.  If there is
+ *   one, the error names the capture as the reason.
+ * - If the thread captures a blocking stream, and the free is on the legacy stream, the free ends
+ *   the capture. */
 static gboolean
 free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer handle,
                 GError **error)

@@ -195,7 +195,8 @@ find_locked (TarnCudaMemoryAllocator *self, CUdeviceptr from, gsize size, guint8
   _tarn_mutex_lock (&finder->lock);
   if (!finder->is_made)
     make_finder (finder, self->home.context.driver);
-  *place = 0; /* if the driver cannot load the kernel, the host compares all bytes from 0 on */
+  /* without the kernel, returns offset 0, so that the caller compares all bytes on the host */
+  *place = 0;
   is_done = finder->module == NULL || run_finder (self, from, size, byte, place, error);
   _tarn_mutex_unlock (&finder->lock);
   return is_done;

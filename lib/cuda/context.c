@@ -115,9 +115,9 @@ check_freed (const TarnCudaContext *context, const gchar *function, unsigned int
  * the byte by cuMemFree (), which first waits for these streams.  If no device memory is left, uses
  * 1 byte of page-locked host memory and cuMemFreeHost () instead.
  *
- * Two simpler ways would end all captures in the context, in any mode: cuCtxSynchronize (), and an
- * event of the whole context.  Tarn cannot know whether the context has captures, because the
- * driver has no such query.  So Tarn uses neither way. */
+ * Tarn uses neither of two simpler ways, cuCtxSynchronize () and cuCtxRecordEvent (), because each
+ * would end all captures in the context, whatever their mode.  The driver has no query that tells
+ * Tarn whether the context has captures. */
 gboolean
 _tarn_cuda_context_await (const TarnCudaContext *context, GError **error)
 {

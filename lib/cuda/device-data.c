@@ -161,10 +161,10 @@ tarn_cuda_device_data_init (TarnCudaDeviceData *data, CUdevice device, GError **
   return driver != NULL && _tarn_cuda_ask_device_data (driver, device, data, error);
 }
 
-/* Returns FALSE with an error if a caller that was compiled for a newer version of Tarn has set a
- * field of TarnCudaDeviceData that this version does not know.  Such a field might change the
- * results of the functions that make this check.  These functions use none of the known fields,
- * because their results are the same for all devices.  So the known fields need no check. */
+/* Fails if a caller that was compiled for a newer version of Tarn has set a field of @data that
+ * this version does not know, because the field might change the result.  The functions that call
+ * check_data () return the same result for all devices, so they read no field that this version
+ * knows. */
 static gboolean
 check_data (const TarnCudaDeviceData *data, GError **error)
 {

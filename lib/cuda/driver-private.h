@@ -19,7 +19,8 @@
 typedef struct CUevent_st *CUevent; /* the same declaration as in <cuda.h> */
 
 #ifdef CUDA_VERSION
-typedef CUuuid TarnCudaUuid; /* the type of <cuda.h>, which a test includes */
+/* <cuda.h> is included only by a test, which compares the functions below with it */
+typedef CUuuid TarnCudaUuid;
 #else
 typedef struct
 {
@@ -43,7 +44,7 @@ typedef struct
    * descriptor; 0 if it cannot be exported */
   unsigned int handle_types;
   TarnCudaOwnLocation location;
-  void *windows; /* Tarn always sets this field to NULL */
+  void *windows; /* win32HandleMetaData of <cuda.h>, for Windows only; always NULL */
   unsigned char compression;
   unsigned char rdma; /* nonzero if GPUDirect RDMA can access the memory */
   unsigned short usage;

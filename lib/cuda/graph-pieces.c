@@ -390,8 +390,9 @@ give_back_held (const Lender *lender, gsize size, gboolean all)
  * - After the first failure, calls make_room ().  That is enough if the pool caches little.  But a
  *   pool with a high bound on cached bytes (TarnPoolOptions.hold_bytes) caches even the block that
  *   make_room () frees.
- * - So after the second failure, makes the pool return cached blocks of about @size bytes.
- * - After the third failure, makes the pool return all cached blocks.
+ * - So after the second failure, makes the pool return cached blocks of about @size bytes to the
+ *   heap below it.
+ * - After the third failure, makes the pool return all cached blocks to that heap.
  * Returns FALSE if another attempt is useless. */
 static gboolean
 prepare_attempt (const Lender *lender, gsize size, guint n_failed)
@@ -513,8 +514,8 @@ pieces_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
     block = tarn_pool_allocate (self->lender->pool, size, error);
   if (block == NULL)
     return FALSE;
-  /* Hides the pool's block.  The graph's block has the same address, and tarn_pool_find () must
-   * find the graph's block. */
+  /* Hide this block from tarn_pool_find ().  The graph's heap makes blocks of the program at the
+   * same addresses, and tarn_pool_find () must find those. */
   tarn_block_hide (block);
   *memory = tarn_block_get_memory (block);
   _tarn_mutex_lock (&self->lock);
@@ -613,8 +614,8 @@ lender_new (TarnPool *pool)
   lender->ref_count = 1;
   lender->pool = tarn_pool_ref (pool);
   lender->ops = (TarnAllocatorOps) TARN_ALLOCATOR_OPS_INIT;
-  /* The lender uses virtual memory of the pool's upstream only if the upstream is a heap, because
-   * only a heap counts that memory towards the pool's limit. */
+  /* The lender uses virtual memory of the allocator below the pool only if that allocator is a
+   * heap, because only a heap counts this memory towards the pool's limit. */
   if (tarn_heap_get_stats (upstream, &stats))
     tarn_allocator_get_ops (upstream, &lender->ops);
   lender->data = tarn_allocator_get_user_data (upstream);

@@ -97,9 +97,10 @@ find_by_capture (const TarnPool *pool, guint64 capture)
   return NULL;
 }
 
-/* Among a pool's graphs, finds one whose capture has not ended, and whose capture id
- * (Graph.capture) Tarn does not know yet.  If there are several, returns the one with the lowest
- * Graph.id above @after.  Returns NULL if there is none. */
+/* Finds the next of a pool's graphs whose capture has not ended, and whose capture id
+ * (Graph.capture) Tarn does not know yet: the one with the lowest Graph.id above @after.  A caller
+ * that passes the last result's Graph.id as @after finds one graph after the other.  Returns NULL
+ * if there is none. */
 static Graph *
 find_unknown (const TarnPool *pool, guint64 after)
 {

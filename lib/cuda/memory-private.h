@@ -19,8 +19,7 @@ typedef enum
   TARN_CUDA_ASYNC_MEMORY
 } TarnCudaKind;
 
-/* The properties of a device's virtual memory.  If granularity is 0, the allocator
- * does not use virtual memory. */
+/* The properties of a device's virtual memory. */
 typedef struct
 {
   gsize granularity; /* in bytes; 0 if the allocator uses no virtual memory */

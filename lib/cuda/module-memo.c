@@ -116,9 +116,9 @@ begin_lookup (gpointer context)
 }
 
 /* Marks a lookup of a function as ended.  If no other lookup is in progress in the context, unloads
- * the modules that memos have dropped during the lookups.  @module: the function's module, or NULL
- * if the lookup found none.  Returns TRUE if a memo has dropped @module during the lookup; the
- * caller then must not use the function.  The caller has made the context current. */
+ * the modules that memos have forgotten during the lookups.  @module: the function's module, or
+ * NULL if the lookup found none.  Returns TRUE if a memo has forgotten @module during the lookup;
+ * the caller then must not use the function.  The caller has made the context current. */
 static gboolean
 end_lookup (gpointer context, CUmodule module)
 {
@@ -286,9 +286,9 @@ ask_for_function (const TarnCudaDriver *driver, TarnMemo *modules, CUcontext con
   return NULL;
 }
 
-/* Finds a function.  During the lookup, the memo of modules may forget the function's module, and
- * then the module is unloaded, and the function with it.  In this case, looks up the function
- * again, in the module as the memo then loads it anew. */
+/* Finds a function.  During the lookup, the memo of modules may forget the function's module.  The
+ * module is then unloaded, so the function is not valid.  In this case, repeats the lookup, in
+ * which the memo loads the module again. */
 static gpointer
 find_function (gpointer context, gconstpointer data, gpointer modules, GError **error)
 {

@@ -104,8 +104,8 @@ ask_launch (const TarnCudaDriver *driver, CUfunction function, Launch *launch, G
 /* Finds the limit on the number of blocks that a multiprocessor can run.  First computes this
  * number by the rules of occupancy.c.  If the driver's number is the same, returns the limit that
  * these rules find.  If not, compares the launch with the function's own maxima.  The rules come
- * first, because the driver may have derived the function's maximum of threads from the function's
- * registers, and then the registers are the limit. */
+ * first, because a launch with too many threads for the function may really have too many
+ * registers: the driver may have derived the function's maximum of threads from its registers. */
 static TarnCudaLimit
 find_limit (const Launch *launch)
 {

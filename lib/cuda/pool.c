@@ -15,8 +15,8 @@
 
 #define MAX_DEVICES 64 /* more devices than any known machine has */
 
-/* atomic; for each device, TRUE if a test of its virtual memory has succeeded; tests of memory that
- * peer devices can access, too, do not count */
+/* atomic; for each device, TRUE if a test has found that virtual memory works.  Memory that peer
+ * devices can access, too, is tested anew for each allocator. */
 static gint is_known_to_work[MAX_DEVICES];
 
 /* TRUE if TARN_CUDA_PLAIN asks for cuMemAlloc () instead of virtual memory; always FALSE in a

@@ -156,9 +156,10 @@ device_copy (const TarnCudaDevice *device)
   return copy;
 }
 
-/* Chooses devices by a selection in the strict syntax.  Returns NULL with an error if the selection
- * is invalid.  If there are no CUDA devices, chooses none and accepts any selection, because the
- * selection may be meant for other kinds of devices, or for another machine. */
+/* Chooses devices by a selection in the syntax TARN_SELECTION_STRICT.  Returns NULL with an error
+ * if the selection is invalid.  If there are no CUDA devices, chooses none and accepts any
+ * selection, because the selection may be meant for other kinds of devices, or for another machine.
+ */
 static GPtrArray *
 choose (const GPtrArray *all, const gchar *selection, GError **error)
 {

@@ -144,7 +144,7 @@ list_peers (const TarnCudaContext *context, CUdevice *peers)
 /* Makes an allocator of memory that the device's peers can access, too, because CUDA's runtime
  * expects this access when it copies from device to device.  For memory of cuMemAlloc (), the
  * program enables the access.  For virtual memory, Tarn must set the access.  If Tarn cannot make
- * such an allocator, makes one without peers. */
+ * such an allocator, makes one of memory that only the device itself can access. */
 static TarnAllocator *
 allocator_new (const TarnCudaContext *context, GError **error)
 {

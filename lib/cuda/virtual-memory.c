@@ -154,9 +154,9 @@ check_peer (const TarnCudaContext *context, CUdevice peer, GError **error)
   return FALSE;
 }
 
-/* Adds @peer to the devices that can access the memory.  Sizes of memory must then be multiples of
- * the granularity of each of these devices, so this function raises the granularity to the greatest
- * of these granularities. */
+/* Adds @peer to the devices that can access the memory.  Sizes of memory must be multiples of each
+ * of these devices' granularities, which are powers of two.  So if the granularity of @peer is
+ * larger than @self->granularity, raises @self->granularity to it. */
 static gboolean
 add_peer (TarnCudaVirtual *self, const TarnCudaContext *context, CUdevice peer, GError **error)
 {

@@ -35,9 +35,10 @@
  *   all lanes access one bank.
  * - Odd strides show whether the memory has banks, or is a cache.  An odd stride spreads the lanes
  *   over many banks, however far apart their words are.
- * - Pairs and fours of lanes show the width of a bank.  Two neighbouring lanes access words that
- *   are a multiple of the number of banks apart, plus 1 or 2 words.  If a bank is wider than these
- *   1 or 2 words, the two words are in one bank, but in different rows, so the lanes conflict.
+ * - Pairs and fours of lanes show the width of a bank.  The lanes of a pair access two words that
+ *   would be in neighbouring banks, or two banks apart, if a bank were 1 word wide.  If a bank is
+ *   wider than this distance, both words are in different rows of one bank, so one lane waits for
+ *   the other.
  * - Two halves of the lanes show the number of lanes that access the memory at a time.  Each half
  *   accesses one bank.  In some patterns the two halves access the same bank, in others different
  *   banks.  If the halves take turns, all these patterns take equally long. */

@@ -28,7 +28,8 @@ typedef struct
   /* must be the first field (order-private.h); home.queue is NULL in the deferred allocator */
   TarnOpenclHome home;
   cl_mem_flags flags;
-  TarnOpenclTraits traits; /* traits of the queue's device; all 0 in the deferred allocator */
+  /* the properties of the driver of the queue's device; all 0 in the deferred allocator */
+  TarnOpenclTraits traits;
 } BufferAllocator;
 
 /* Makes the driver allocate a new buffer's memory, by a command that leaves the content undefined.

@@ -22,8 +22,9 @@ typedef struct
   gsize width, height, depth, array_size; /* in pixels, except array_size, a number of images */
 } TarnOpenclImageKind;
 
-/* Fills in a kind from the program's arguments of clCreateImage ().  Stores @flags unchanged.
- * Returns FALSE with TARN_ERROR_INVALID_ARGUMENT if a pool cannot have such an image. */
+/* Fills in a kind from the program's arguments of clCreateImage ().  Returns FALSE with
+ * TARN_ERROR_INVALID_ARGUMENT if a pool cannot have such an image.  Does not add the default flag
+ * CL_MEM_READ_WRITE to @flags: the caller may do that before (_tarn_opencl_add_access ()). */
 gboolean _tarn_opencl_image_kind_init (TarnOpenclImageKind *kind, cl_mem_flags flags,
                                        const cl_image_format *format, const cl_image_desc *desc,
                                        GError **error);
@@ -34,8 +35,9 @@ cl_image_desc _tarn_opencl_image_kind_get_desc (const TarnOpenclImageKind *kind)
 /* Describes a kind for messages, transfer full. */
 gchar *_tarn_opencl_image_kind_describe (const TarnOpenclImageKind *kind);
 
-/* The set of the kinds of images in use in one pool: those that have images or requests in
- * progress.  The functions below are thread-safe.  They take only the set's own lock. */
+/* The set of the kinds of images that are in use in one pool.  A kind is in use while the pool has
+ * an image of this kind, or while a request for such an image is in progress.  The functions below
+ * are thread-safe.  They take only the set's own lock. */
 typedef struct _TarnOpenclImageKinds TarnOpenclImageKinds;
 
 TarnOpenclImageKinds *_tarn_opencl_image_kinds_new (void);
@@ -45,8 +47,8 @@ void _tarn_opencl_image_kinds_unref (TarnOpenclImageKinds *kinds);
 /* Acquires a kind for a request: adds the kind to the set if the set lacks it, and sets *bytes to
  * the size of the kind's blocks.  No other kind in the set has blocks of this size.  The kind keeps
  * this size at least until the caller calls _tarn_opencl_image_kinds_release ().  @pool: the pool
- * of images, which must keep blocks of different size in different bins.  Returns FALSE with
- * TARN_ERROR_INVALID_SIZE if the image is too large. */
+ * of images, which must never use a cached block of one size for a request of another size.
+ * Returns FALSE with TARN_ERROR_INVALID_SIZE if the image is too large. */
 gboolean _tarn_opencl_image_kinds_acquire (TarnOpenclImageKinds *kinds, TarnPool *pool,
                                            const TarnOpenclImageKind *kind, gsize *bytes,
                                            GError **error);

@@ -23,18 +23,20 @@
  * images' bytes still fits into a gsize. */
 #define MAX_BYTES (G_MAXSIZE / 8)
 
-/* If another kind already has the number of bytes of a kind's pixels, choose_bytes () tries random
- * numbers above this number, at first within FIRST_RANGE bytes.  It doubles the range after each
- * TRIES_IN_RANGE numbers that other kinds already have. */
+/* choose_bytes () chooses a number of bytes that no other kind has.  It tries the number of bytes
+ * of an image's pixels first, and then sums of this number and a random number, at first below
+ * FIRST_RANGE.  It doubles the range after each TRIES_IN_RANGE failed tries. */
 #define FIRST_RANGE ((gsize) 64)
 #define TRIES_IN_RANGE 2
 
-/* A kind of image that is in use: it has images or requests in progress. */
+/* A kind of image that is in use. */
 typedef struct
 {
   TarnOpenclImageKind kind; /* the key in by_kind; must be the first field */
   gsize bytes;              /* the key in by_bytes; no other kind has it */
-  gsize n_uses;             /* number of images and requests in progress; at least 1 */
+  /* the number of the kind's images, plus the number of requests for such an image that are in
+   * progress; at least 1 */
+  gsize n_uses;
 } Entry;
 
 /* The kinds of images of one pool.  A kind is listed while the pool has an image of the kind, or

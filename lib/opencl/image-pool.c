@@ -36,17 +36,19 @@ struct _TarnOpenclImagePool
   TarnPool *pool;              /* a reference to the pool of images */
   TarnOpenclImageKinds *kinds; /* the struct owns a reference */
   TarnPool *buffers;           /* a reference to the pool of buffers; NULL if there is none */
-  /* the user data of the reclaim function free_images (), which the pool of buffers owns; NULL if
-   * there is no pool of buffers */
+  /* the user data of free_images (), a function that the pool of buffers calls to free memory;
+   * owned by the pool of buffers; NULL if there is no such pool */
   Link *link;
   /* the ID that tarn_pool_add_reclaim_func () returned for free_images () */
   guint reclaim_id;
 };
 
-/* Buffers and images count towards one limit, that of the pool of buffers.  Cached images are freed
+/* Functions that connect a pool of images and a pool of buffers
+ *
+ * Buffers and images count towards one limit, that of the pool of buffers.  Cached images are freed
  * in two cases.  If a request for a buffer or an image would exceed the limit, the pool of buffers
- * calls free_images ().  If the device runs out of memory, the reclaim group of the two pools frees
- * cached images. */
+ * calls free_images ().  If the device runs out of memory for one of the two pools, both pools free
+ * cached memory, because they are in one reclaim group (TarnReclaimGroup). */
 
 static TarnPool *
 ref_images (Link *link)
@@ -101,9 +103,10 @@ free_images (TarnPool *buffers, gsize wanted, gpointer data)
   return TRUE;
 }
 
-/* Puts two pools into one reclaim group, so that each pool frees cached memory for the other.  The
- * lock keeps two threads from making two groups for the same pool of buffers.  Otherwise one
- * thread's images would stay in a group that no longer contains the buffers. */
+/* Puts two pools into one reclaim group, so that each pool frees cached memory when the other runs
+ * out of memory.  Several pools of images may share a pool of buffers, and must be in one group.
+ * The lock ensures this: without it, two threads could each make a group for the pool of buffers,
+ * and only the later group would contain the buffers. */
 static void
 join (TarnPool *images, TarnPool *buffers)
 {

@@ -13,8 +13,10 @@
 #include "program-private.h"
 #include "status-private.h"
 
-/* The keys of the memo of kernels.  The memo of programs uses the same keys with kernel_name NULL.
- */
+/* Functions for keys
+ *
+ * The memo of kernels and the memo of programs use the same keys.  In the keys of programs,
+ * kernel_name is NULL.  A key has four parts: source, options, kernel_name and device. */
 
 #define N_PARTS 4
 

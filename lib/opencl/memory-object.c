@@ -38,7 +38,7 @@ choose_command (cl_device_id device, cl_uint vendor, TarnOpenclCommand *command,
 }
 
 /* Finds out whether reference counts (CL_MEM_REFERENCE_COUNT) count only the program's references.
- * Drivers do not state this.  These facts were seen while a command waited for a user event.
+ * Drivers do not state this.  The following was seen while a command waited for a user event:
  * NVIDIA's driver does not count the commands that use an object.  PoCL counts commands that use a
  * sub-buffer in the count of the whole buffer.  rusticl and Oclgrind count all commands. */
 static gboolean

@@ -47,8 +47,9 @@ check_functions (GError **error)
 
 /* Allocates memory.  If the driver has no memory left, the host waits for the commands on queues
  * that will free memory, and then this function tries again.  A reclaim function, which the pool
- * calls when memory runs out, cannot wait in its place: the pool calls it only once for a request,
- * and perhaps before other threads have enqueued all of their commands that free memory. */
+ * calls when memory runs out, could not replace this wait: the pool calls it only once for a
+ * request, and perhaps before other threads have enqueued all of their commands that free memory.
+ */
 static gboolean
 svm_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {

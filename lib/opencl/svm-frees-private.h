@@ -27,10 +27,10 @@ void _tarn_opencl_frees_end (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue)
 /* Returns how many times queues have freed memory until now. */
 guint64 _tarn_opencl_frees_count (TarnOpenclFrees *frees);
 
-/* Makes the host wait until the free commands that are on queues now have freed their memory.
- * Waits only briefly for a stuck queue: a queue that has freed no memory for a long time (see
- * svm-frees.c).  Returns TRUE if any memory became free after _tarn_opencl_frees_count () returned
- * @count. */
+/* Makes the host wait until all commands that free memory, and that are on queues when the function
+ * is called, have run.  Waits only briefly for a stuck queue: a queue that has freed no memory for
+ * a long time (see svm-frees.c).  Returns TRUE if any memory became free after
+ * _tarn_opencl_frees_count () returned @count. */
 gboolean _tarn_opencl_frees_await (TarnOpenclFrees *frees, guint64 count);
 
 #endif

@@ -46,8 +46,9 @@ struct _TarnOpenclFrees
   TarnMutex lock;
   TarnCond changed;
   /* The lock guards the fields below. */
-  GPtrArray *queues; /* of TarnOpenclFreeQueue: the queues with commands that will free memory */
-  guint64 n_ended;   /* number of calls of _tarn_opencl_frees_end () for all queues */
+  /* an array of TarnOpenclFreeQueue: the queues with commands that will free memory */
+  GPtrArray *queues;
+  guint64 n_ended; /* number of calls of _tarn_opencl_frees_end () for all queues */
 };
 
 TarnOpenclFrees *

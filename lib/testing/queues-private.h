@@ -103,8 +103,9 @@ struct _TarnTestingQueues
   guint fail_nth;
   gboolean fail_for_ever;
   guint n_failed;
-  /* how many times the allocator has freed memory that commands may still use; each failed call
-   * (n_failed) excuses one such free, and each further such free is a fault */
+  /* how many times the allocator has freed memory that commands may still use.  Each call that
+   * failed on the test's request (n_failed) excuses one such free, because Tarn could perhaps not
+   * wait for the commands.  Each further such free is a fault. */
   guint n_freed_in_use;
   TarnTestingCall hook_call;
   /* runs at the beginning of the next call that hook_call names; NULL if none */

@@ -87,8 +87,8 @@ _tarn_testing_queues_look_up (TarnTestingQueues *queues, gpointer handle, const 
   return NULL;
 }
 
-/* Makes a queue dead if the test has destroyed it and the allocator holds no reference to it.  If
- * the allocator has event_record_all (), the allocator's references do not keep a queue alive. */
+/* Makes a queue dead if the test has destroyed it and the allocator has no reference to it.  An
+ * allocator with event_record_all () cannot keep queues alive, so its references do not count. */
 void
 _tarn_testing_queues_end_if_unused (TarnTestingQueues *queues, TarnTestingSlot *slot)
 {

@@ -76,8 +76,8 @@ take (gconstpointer address)
 }
 
 /* Allocates from a shared pool.  Returns NULL with an error if the allocation fails.  If @shared is
- * NULL, the caller could not get the pool, and has set @error.  Then returns NULL, and leaves
- * @error as it is. */
+ * NULL, returns NULL, and leaves @error as it is: the caller could not get the pool, and has set
+ * @error. */
 static TarnBlock *
 allocate_shared (TarnCudaShared *shared, gsize size, CUstream stream, GError **error)
 {

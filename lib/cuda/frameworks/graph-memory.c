@@ -30,7 +30,8 @@ typedef struct
   /* the number of captures that began with this store, minus the captures whose graphs PyTorch has
    * destroyed */
   guint n_uses;
-  /* a reference to the allocator from which the heaps below the pools get memory */
+  /* a reference to the allocator of graph-pieces.c from which this store's heaps get memory; each
+   * of the store's pools has its own heap */
   TarnAllocator *pieces;
   GHashTable *pools; /* maps a CUstream to a reference to its TarnPool */
   /* TarnBlocks that the program has freed, and that the store keeps because several streams of a
@@ -321,9 +322,9 @@ get_pool (CUdevice device, CUstream stream, TarnAllocator **pieces)
 
 /* Makes @fresh the pool of a stream that is being captured, and returns a reference to it.  The
  * caller has made @fresh over the allocator @pieces.  If another thread has added a pool of this
- * stream meanwhile, ignores @fresh, and returns a reference to the other thread's pool.  If
- * captures have begun or ended meanwhile, @pieces may no longer be the allocator of the capture's
- * store (its memory).  Then returns NULL. */
+ * stream meanwhile, ignores @fresh, and returns a reference to the other thread's pool.  Returns
+ * NULL if @pieces is not the allocator of the capture's store any more, because captures have begun
+ * or ended meanwhile. */
 static TarnPool *
 add_pool (CUdevice device, CUstream stream, const TarnAllocator *pieces, TarnPool *fresh)
 {

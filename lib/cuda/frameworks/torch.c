@@ -8,7 +8,7 @@
 
 #include "frameworks-private.h"
 
-/* Formats a number of bytes.  The caller frees the text. */
+/* Returns a number of bytes as text, such as "1.50 GiB".  The caller frees the text. */
 static gchar *
 format (gsize bytes)
 {
@@ -19,12 +19,12 @@ format (gsize bytes)
 
   for (; i + 1 < G_N_ELEMENTS (units) && value >= 1024; i++)
     value /= 1024;
-  g_ascii_formatd (text, sizeof text, "%.2f", value); /* writes a point in every locale */
+  g_ascii_formatd (text, sizeof text, "%.2f", value); /* writes a decimal point in every locale */
   return g_strdup_printf ("%s %s", text, units[i]);
 }
 
-/* Describes the memory of a device's shared pool, for an exception's message.  The caller frees the
- * text. */
+/* Returns a sentence for the message of an exception: how many bytes of a device's shared pool are
+ * in use, and how large the largest free range is.  The caller frees the text. */
 static gchar *
 describe (CUdevice device)
 {

@@ -72,7 +72,7 @@ get_flags (cl_mem object, cl_mem_flags *flags)
   return status;
 }
 
-/* Makes a buffer of one byte. */
+/* Makes a test buffer of one byte with the flags @flags. */
 static cl_mem
 make_buffer (LayerContext *context, cl_mem_flags flags, cl_int *status)
 {

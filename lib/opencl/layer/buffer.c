@@ -283,9 +283,11 @@ set_ended (LayerBuffer *self)
 }
 
 /* Returns TRUE if a released buffer or image may be destroyed before the commands that use it are
- * done.  An image that the layer made over the host address of a buffer (is_disguised) must wait
- * for its commands.  The driver does not know that these commands use the buffer's memory.  Also,
- * PoCL 3.1 reads the image's object in a kernel even after the object was released. */
+ * done.  A sub-buffer, or an image that the driver made of a buffer, always may: its uses count as
+ * uses of the buffer from now on (pass_uses_to_whole ()).  An image that the layer made over the
+ * host address of a buffer (is_disguised) must wait for its commands: the driver does not know that
+ * they use the buffer's memory, and PoCL 3.1 reads the image's object in a kernel even after the
+ * object was released. */
 static gboolean
 may_end_early (const LayerBuffer *self)
 {
@@ -557,9 +559,10 @@ check_part (const LayerBuffer *whole, cl_mem_flags asked, cl_buffer_create_type 
 }
 
 /* Returns the flags for the driver's clCreateSubBuffer () when the program makes a sub-buffer of
- * @whole.  If the program gives no access flags, the sub-buffer has to inherit those of @whole.
- * But the driver makes the sub-buffer from the piece, a large buffer that contains @whole, so the
- * sub-buffer would inherit the flags of the piece.  To prevent this, adds the flags of @whole. */
+ * @whole.  If the program passes no flag for the access of kernels, or none for the access of the
+ * host, the sub-buffer has to inherit the flag of @whole.  But the driver makes the sub-buffer from
+ * the piece, a large buffer that contains @whole, so the sub-buffer would inherit the flags of the
+ * piece.  To prevent this, adds the flags of @whole. */
 static cl_mem_flags
 inherit (const LayerBuffer *whole, cl_mem_flags asked)
 {

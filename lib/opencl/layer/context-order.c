@@ -62,13 +62,14 @@ set_order_locked (LayerContext *self, LayerOrder order, LayerQueue *only_queue)
   self->only_queue = only_queue;
 }
 
-/* Ends the state LAYER_ONE_QUEUE, in which released memory is reused at once because the context
- * has only one queue.  If memory was reused before the commands that used it were done, new queues
- * have to wait for these commands.  In this case, sets the state LAYER_BECOMING_MANY and returns a
- * reference to the queue that has these commands.  The caller must set LAYER_MANY_QUEUES later.  In
- * all other cases, sets LAYER_MANY_QUEUES and returns NULL.
+/* Ends the state LAYER_ONE_QUEUE, in which released memory is reused at once.  First waits until no
+ * other thread is ending it (LAYER_BECOMING_MANY).
+ * - If memory was reused before the commands that used it were done, sets LAYER_BECOMING_MANY, and
+ *   returns a reference to the queue with these commands.  The caller puts a marker on this queue,
+ *   for which new queues then wait, and sets LAYER_MANY_QUEUES.
+ * - Otherwise sets LAYER_MANY_QUEUES and returns NULL.
  *
- * @queue: a queue that will soon be closed or run its commands out of order, or NULL.  If @queue is
+ * @queue: NULL, or a queue that will soon be closed or run its commands out of order.  If @queue is
  * not NULL and not the only queue, the state does not end, and the function returns NULL. */
 static LayerQueue *
 begin_many_queues (LayerContext *self, LayerQueue *queue)
@@ -122,7 +123,7 @@ _tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue)
  * - The context has exactly one queue.  It is in order, and will not soon be closed or run its
  *   commands out of order.
  * - If the context has dropped queues, all their commands are done.
- * - No thread waits, or makes a queue wait, for only_event.
+ * - No thread uses only_event (n_joining is 0), the event for which a new queue waits.
  * - Every user event is complete. */
 static void
 begin_one_queue (LayerContext *self)
@@ -140,8 +141,8 @@ begin_one_queue (LayerContext *self)
 
 /* Makes a new queue wait for only_event, if it is not NULL.  While the context had only one queue,
  * memory was reused before the commands that used it were done.  only_event is complete when these
- * commands are done.  No other thread replaces only_event, because the caller has added 1 to
- * n_joining. */
+ * commands are done.  The caller has added 1 to n_joining, so no other thread replaces only_event.
+ */
 static void
 wait_for_only (LayerContext *self, LayerQueue *queue)
 {
@@ -159,9 +160,10 @@ wait_for_only (LayerContext *self, LayerQueue *queue)
 }
 
 /* Adds a queue to the context's list.  If the queue is in order and is the context's first, makes
- * it the only queue (LAYER_ONE_QUEUE), and returns TRUE.  Otherwise adds 1 to n_joining, and
- * returns FALSE.  The caller has to make the queue wait for only_event, and to call end_joining ()
- * afterwards. */
+ * it the only queue (LAYER_ONE_QUEUE), and returns TRUE.  Otherwise returns FALSE.  The caller then
+ * has to make the queue wait for only_event (see wait_for_only ()).  So that no thread replaces
+ * this event meanwhile, the function adds 1 to n_joining, and the caller calls end_joining () after
+ * the wait. */
 static gboolean
 set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
 {

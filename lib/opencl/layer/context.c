@@ -292,9 +292,9 @@ _tarn_layer_context_drop_user (LayerContext *self)
     free_rest (self);
 }
 
-/* Releases a context's pools.  Then drops the context itself as a user of the context's record,
- * which usually frees the record.  The record lives longer if another thread that runs
- * tarn_debug_check () still uses an allocator of the context. */
+/* Releases a context's pools, and then subtracts the 1 that LayerContext.n_users counts for the
+ * context itself.  This usually frees the context's record.  The record lives longer if another
+ * thread that runs tarn_debug_check () still uses an allocator of the context. */
 static void
 finalize_now (gpointer data)
 {
@@ -436,9 +436,9 @@ layer_clGetContextInfo (cl_context handle, cl_context_info name, size_t size, vo
 /* Prepares the record of a context for the time after the program has released the context.  The
  * context's buffers, queues and kernels keep the context alive in the driver, so the layer keeps
  * the context's record until they are gone.  The pools serve no more requests, so they return their
- * cached memory now, and free_memory () in buffer.c returns what is freed later.  Makes the driver
- * call back when the commands of the context's queues are done, because the program may make no
- * more calls in which the layer could poll them. */
+ * cached memory now.  If a buffer ends later, free_memory () in buffer.c returns the buffer's
+ * memory.  The layer polls queues during calls of the program.  The program may make no more calls,
+ * so this function makes the driver call back when the commands of the queues are done. */
 static void
 end_context (LayerContext *self)
 {

@@ -163,9 +163,10 @@ get_row_start (const Box *box, gsize y, gsize z)
 
 /* Enqueues a command that copies row @i of the @n rows of a box.  The command for the last row
  * waits for the commands of all other rows, so the program gets the event of the last row as the
- * event of the whole copy.  If both boxes are in one buffer, a driver may refuse a box that begins
- * after the end of a row.  So this function passes row and slice pitches that are larger than the
- * offsets of both rows in the buffer. */
+ * event of the whole copy.  The command's box is this row, and begins at the row's offset in the
+ * buffer.  If both boxes of a command are in one buffer, a driver may refuse a box whose origin is
+ * beyond the end of a row.  So the pitches that this function passes are larger than both offsets.
+ */
 static cl_int
 copy_row (const BoxCopy *copy, gsize i, gsize n, cl_event *events)
 {
@@ -297,7 +298,8 @@ layer_clEnqueueCopyBufferRect (cl_command_queue queue, cl_mem from, cl_mem to,
         status = copy_between (&copy, get_whole (source) != get_whole (target), &has_begun);
     }
   if (status != CL_SUCCESS)
-    command.event = NULL; /* the driver has written no event, even if it copies some of the rows */
+    /* the driver writes the event with the last command, and has not accepted that command */
+    command.event = NULL;
   _tarn_layer_command_end (&command, has_begun ? CL_SUCCESS : status, FALSE);
   return status;
 }

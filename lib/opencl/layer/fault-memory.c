@@ -151,8 +151,9 @@ _tarn_layer_fault_restore (cl_mem object)
   {
     TARN_LOCKED (&lock);
 
-    /* The chain has @object, and the objects of which it is made.  Add the entries that the table
-     * has lost, beginning with the object that is made of no other. */
+    /* The chain has @object, and the objects of which it is made.  _tarn_layer_fault_release () may
+     * have removed some of their entries from the table.  Add these entries again, beginning with
+     * the object that is made of no other. */
     for (guint i = n; i > 0; i--)
       {
         was_lost[i - 1] = g_hash_table_lookup (memories, chain[i - 1]) == NULL;
@@ -161,8 +162,8 @@ _tarn_layer_fault_restore (cl_mem object)
       }
     if (!was_lost[0])
       ((FaultMemory *) g_hash_table_lookup (memories, object))->references++;
-    /* add_locked () adds an entry with one reference of the program.  The program has a reference
-     * only to @object, so drop the references of the other added entries. */
+    /* add_locked () counts one reference of the program for each entry that it adds.  The program
+     * has a reference only to @object, so drop the references of the other added entries. */
     for (guint i = 1; i < n; i++)
       if (was_lost[i])
         drop_locked (g_hash_table_lookup (memories, chain[i]));

@@ -6,10 +6,11 @@
 
 #include "faults-private.h"
 
-/* Some calls wait for commands.  If fault injection makes such a call fail, the call still waits,
- * but at most for these times, in microseconds.  The program may free the host memory that the
- * commands use as soon as the call returns, even if the call fails: a real failure means that the
- * device is lost, and that no command runs any more.  But here the commands still run.
+/* The longest times, in microseconds, for which a call that fault injection makes fail waits for
+ * commands, if the call would also wait without fault injection.  When such a call fails, the
+ * program may free the host memory that the commands use.  With a real failure that is safe,
+ * because the device is lost and no command runs any more.  With an injected failure the commands
+ * still run.
  *
  * MAX_WAIT is the usual limit.  MAX_UNSET_WAIT is the limit while the program has user events that
  * it has not set: a command may wait for such an event, and the program may set the event only

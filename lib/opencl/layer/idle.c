@@ -12,8 +12,9 @@
 
 #include "layer-private.h"
 
+/* The layer frees cached memory that no request has needed for MAX_AGE microseconds.  Within this
+ * time, it looks LOOKS times at the number of cached bytes. */
 #define MAX_AGE (10 * G_TIME_SPAN_SECOND)
-/* Within MAX_AGE, the layer looks at the number of cached bytes LOOKS times. */
 #define LOOKS 64
 
 /* Returns TRUE if a look at the number of cached bytes is due, and sets the time of the next look.
@@ -61,9 +62,10 @@ get_idle (LayerContext *context, guint i)
   return i < LAYER_N_KINDS ? &context->idle[i] : &context->image_idle;
 }
 
-/* Returns TRUE if the program has requested memory in a context, but not for MAX_AGE.  Then forgets
- * the requests, so that the next call returns FALSE unless there is another one.  If a request in
- * another thread is forgotten, too, the next one looks at its pool early. */
+/* Returns TRUE if a context's pools have served requests, but none for MAX_AGE.  The caller then
+ * trims the pools.  Sets the times of the pools' next looks (look_at) to 0, as for unused pools, so
+ * the next call returns FALSE if there was no request in between.  If a request in another thread
+ * sets look_at at the same time, its value may be lost, which only makes the next look early. */
 static gboolean
 try_end_use (LayerContext *context, gint64 now)
 {
@@ -83,8 +85,9 @@ try_end_use (LayerContext *context, gint64 now)
 }
 
 /* Trims the pools of the contexts in which the program has requested no memory for MAX_AGE: such a
- * context does not look at its own pools.  If TARN_DEBUG checks a context's buffers, its pools keep
- * the released buffers, so that it finds uses of them. */
+ * context does not look at its own pools.  Does not trim pools whose buffers TARN_DEBUG checks,
+ * because TARN_DEBUG finds the use of a released buffer only as long as the pool keeps the buffer's
+ * memory. */
 static void
 trim_idle_contexts (gint64 now)
 {

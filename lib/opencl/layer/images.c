@@ -106,13 +106,14 @@ add_disguised (LayerBuffer *whole, cl_mem image)
 }
 
 /* Makes an image of a buffer from a pool, if the driver makes no correct images of sub-buffers.
- * The image is made of another buffer, a stand-in (see make_stand_in ()):
+ * *status is the error that the driver returned for an image of the sub-buffer.  The function makes
+ * an image of another buffer, a stand-in (see make_stand_in ()):
  * - If the driver does not make the stand-in, returns NULL, and does not change *status.
  * - If the driver refuses the image, it would refuse the same image of any other buffer.  Sets
- *   *status to the error, and returns NULL.
+ *   *status to the driver's error, and returns NULL.
  * - If the stand-in shares the memory of the program's buffer, returns the image.
- * - If the stand-in has its own memory, releases the image, warns, and returns NULL.  *status stays
- *   the error for the image of the sub-buffer.
+ * - If the stand-in has its own memory, releases the image, warns, and returns NULL.  Does not
+ *   change *status.
  *
  * In the last two cases, the driver makes all new buffers of the context from now on. */
 static cl_mem

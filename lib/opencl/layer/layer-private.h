@@ -307,8 +307,8 @@ typedef struct
 /* A pool's record of how many of its cached bytes no request has needed lately: see idle.c. */
 typedef struct
 {
-  /* Atomic: monotonic time of the next look at the cached bytes; 0 if the pool has served no
-   * request, or none since the layer trimmed it because of that. */
+  /* Atomic: monotonic time of the next look at the cached bytes.  0 until the pool's first request,
+   * and again after the layer has trimmed the pool because of a long time without requests. */
   gint64 look_at TARN_WHOLE;
   /* The least number of cached bytes since the time @since.  Guarded by the context's lock. */
   gsize least_bytes;
@@ -426,11 +426,10 @@ void _tarn_layer_context_drop_user (LayerContext *self);
 LayerReason _tarn_layer_context_find_reason (cl_context handle, cl_mem_flags flags, gsize size);
 
 /* Finds the context whose pool serves a buffer with these flags and this size.  Sets *pool to the
- * pool, and returns a reference to the context.  Returns NULL if the driver shall make the buffer.
- *
- * The driver makes buffers with CL_MEM_COPY_HOST_PTR, because it may fill them as it allocates
- * them.  Exception: if TARN_DEBUG checks the context's buffers, a pool serves these buffers,
- * too. */
+ * pool, and returns a reference to the context.  Returns NULL if the driver shall make the buffer,
+ * for example because @flags have CL_MEM_COPY_HOST_PTR: the driver may copy the host's bytes while
+ * it allocates the buffer.  Exception: if TARN_DEBUG checks the context's buffers, a pool serves a
+ * buffer with this flag, too. */
 LayerContext *_tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size,
                                              TarnPool **pool);
 
@@ -516,9 +515,10 @@ gboolean _tarn_layer_is_debugged (const LayerContext *context);
 /* These functions begin and end the checks of a context's buffers by TARN_DEBUG. */
 void _tarn_layer_debug_begin (LayerContext *context);
 void _tarn_layer_debug_end (LayerContext *context);
-/* Notes that the calling thread has released the last reference to a buffer, if TARN_DEBUG checks
- * the context's buffers.  Another thread may free the buffer's memory later, and calls
- * _tarn_layer_debug_forget_end () before, which waits for reports about the buffer. */
+/* If TARN_DEBUG checks the context's buffers, _tarn_layer_debug_note_end () records that the
+ * program has released its last reference to a buffer.  Before a thread frees the buffer's memory,
+ * it calls _tarn_layer_debug_forget_end (), which removes the record, and waits until no other
+ * thread is writing a report about the buffer. */
 void _tarn_layer_debug_note_end (LayerBuffer *buffer);
 void _tarn_layer_debug_forget_end (LayerBuffer *buffer);
 /* Call this if the program uses a handle that is not in the layer's table.  If it is the handle of
@@ -582,8 +582,9 @@ gsize _tarn_layer_find_shift (LayerContext *context, cl_mem piece);
 /* Functions of idle.c */
 
 /* Returns to the driver the memory that the pool has cached for ten seconds and that no request has
- * needed, and all that pools cache of contexts without a request for ten seconds.  Does nothing if
- * it is too early to look at the pool's cached bytes again.  @now: monotonic time. */
+ * needed.  Also returns all cached memory of the other contexts in which the program has requested
+ * no memory for ten seconds.  Does nothing if it is too early to look at the pool's cached bytes
+ * again.  @now: monotonic time. */
 void _tarn_layer_drop_unneeded (LayerContext *context, TarnPool *pool, LayerIdle *self, gint64 now);
 
 /* Returns the number of bytes that a pool caches. */
@@ -809,7 +810,7 @@ void _tarn_layer_queue_clear_markers (LayerQueue *self);
  */
 void _tarn_layer_queue_drop_user (LayerQueue *self);
 
-/* Releases an event. */
+/* Releases an event, and warns if the driver refuses that. */
 void _tarn_layer_release_event (cl_event event);
 
 /* Returns the state of an event: CL_COMPLETE if the event's command is done, less than CL_COMPLETE
@@ -880,8 +881,8 @@ void _tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number, GQueue 
  */
 void _tarn_layer_use_end_wait (LayerUse *self);
 
-/* Asks the driver which commands of the uses in @waiters are done, one command after the other,
- * until it has found two commands that are not done. */
+/* Asks the driver which commands of the uses in @waiters are done, one command after the other.
+ * Stops at the second command that is not done, so that a call asks about few such commands. */
 void _tarn_layer_poll_waiters (LayerQueue *queue);
 
 /* Types and functions of buffer.c */
@@ -963,7 +964,7 @@ cl_mem _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset);
 LayerBuffer *_tarn_layer_buffer_find_retained (cl_mem handle);
 
 /* Drops the two references that _tarn_layer_buffer_find_retained () added: one to the record, and
- * one to the driver's object. */
+ * one of the program to the object. */
 void _tarn_layer_buffer_release (LayerBuffer *self);
 
 /* Ends a released buffer's wait for the commands of a use.  After its last wait, destroys the

@@ -281,7 +281,7 @@ _tarn_layer_find_address (LayerContext *context, cl_mem piece)
   return g_hash_table_lookup (context->addresses, piece);
 }
 
-/* Releases a piece, a large buffer, to the driver. */
+/* Releases a piece, a large buffer, to the driver, and warns if the driver refuses that. */
 static void
 release_piece (cl_mem piece)
 {

@@ -172,10 +172,10 @@ marker_unref (gpointer data)
   g_free (marker);
 }
 
-/* Records that the queue's commands up to @number are done.  Removes the uses (records of commands)
- * up to this number from the queue's lists, and adds them to @uses.  Moves the markers up to this
- * number to @markers in the same way.  Each released buffer waits for its uses, so the caller then
- * ends the waits for the uses in @uses.  It also drops the references to the markers. */
+/* Records that the queue's commands up to @number are done.  Moves the uses (records of commands)
+ * up to this number from the queue's lists to @uses, and the markers up to this number to
+ * @markers.  The caller then ends the wait of released buffers for the uses in @uses, and drops the
+ * references in @markers. */
 static void
 take_done (LayerQueue *self, guint64 number, GQueue *uses, GQueue *markers)
 {
@@ -244,8 +244,9 @@ _tarn_layer_queue_add_waiting (LayerUse *use)
   LayerQueue *self = use->queue;
   TARN_LOCKED (&self->lock);
 
-  /* Check with the lock held, because another thread may be recording the commands as done.  If
-   * that thread has finished, and the queue is closed, no thread would end a wait added now. */
+  /* Check with the lock held, because another thread may be recording the commands as done.  That
+   * thread ends the waits that are in @waiting now.  If the queue is closed, perhaps no thread
+   * records commands as done later, so a wait added after that would never end. */
   if (_tarn_layer_queue_is_done (self, use->number))
     return FALSE;
   use->number = _tarn_layer_queue_get_enqueued (self);
@@ -398,7 +399,8 @@ set_callback (LayerQueue *self, LayerMarker *marker)
 
   if (!__atomic_compare_exchange_n (&marker->ticket, &none, ticket, FALSE, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
-    _tarn_layer_unref (_tarn_layer_ticket_take (ticket)); /* another thread sets the callback */
+    /* drop the ticket: another thread has set the callback */
+    _tarn_layer_unref (_tarn_layer_ticket_take (ticket));
   else if (_tarn_layer_driver->clSetEventCallback (marker->event, CL_COMPLETE, on_marker, ticket)
            != CL_SUCCESS)
     finish_aside (self);
@@ -423,9 +425,9 @@ put_marker_on (LayerQueue *self, gboolean notify)
   if (notify)
     {
       set_callback (self, marker);
-      /* Some drivers run no command before a flush.  Perhaps the program does not flush again,
-       * because it has flushed all its own commands, and waits for a function that the layer calls
-       * after this marker.  So flush the queue here. */
+      /* Some drivers run no command before a flush.  The program may have flushed its own commands,
+       * and wait now for a destructor callback.  The layer calls that callback when this marker is
+       * done.  So flush the queue here. */
       _tarn_layer_driver->clFlush (self->base.handle);
     }
   marker_unref (marker);

@@ -265,9 +265,9 @@ _tarn_layer_sub_get (LayerContext *context, const TarnBlock *block, cl_mem_flags
   LayerSub *spare = take_spare (context, &place, &is_busy);
 
   /* The layer is blind if the program may use buffers by functions that the layer does not know.
-   * Check this after the pool has allocated the block, not before: until then, the block's former
-   * user may have called such a function.  If the layer is not blind now, it has seen every command
-   * that used the block. */
+   * Check this only now, after the pool has allocated the block: the program may have used the
+   * block's former buffer by such a function until it released that buffer.  If the layer is not
+   * blind now, it has seen every command that used the block. */
   if (spare != NULL || is_busy || _tarn_layer_is_blind ())
     return spare;
   return make (context, block, &place);

@@ -123,9 +123,9 @@ replace_locked (LayerBuffer *self, LayerUse *use)
   return FALSE;
 }
 
-/* Adds *use, the record of a command, to a buffer.  If *use is merged with a use of the buffer (see
- * replace_locked ()), sets *use to the use that the buffer does not need.  Otherwise sets *use to
- * an empty record, which has no queue.  In both cases the caller must clear *use.
+/* Adds *use, the record of a command, to a buffer, and sets *use to a record that the caller must
+ * clear: if *use was merged with a use of the buffer (see replace_locked ()), to the earlier of
+ * these two uses, otherwise to an empty record.
  *
  * Returns all uses of the buffer if it is time to drop uses (see MANY_USES); the caller must pass
  * them to drop_done_uses ().  Otherwise returns NULL. */

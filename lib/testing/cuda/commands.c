@@ -60,8 +60,9 @@ run_access (gpointer data)
       memcpy (bytes + i, &access->value, sizeof access->value);
 }
 
-/* Copies a command for a stream.  A source that is not page-locked is copied behind the command,
- * because the program may change it as soon as the call returns. */
+/* Copies a command for a stream.  If the command writes bytes from memory that is not page-locked,
+ * copies these bytes to the end of the struct, because the program may change them as soon as the
+ * call returns. */
 static Access *
 copy_access (const Access *access)
 {

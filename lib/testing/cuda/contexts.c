@@ -16,8 +16,8 @@ typedef struct
 typedef struct
 {
   guint references;
-  /* the device's primary context, which is not active after it was destroyed; NULL if the device
-   * never had one */
+  /* the device's primary context; still here, with is_destroyed TRUE, after it was destroyed; NULL
+   * if the device never had one */
   Context *context;
   guint flags;
 } Primary;

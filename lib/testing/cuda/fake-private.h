@@ -248,7 +248,8 @@ typedef struct
   /* NULL for a default stream, and for a destroyed stream that still has commands */
   CUstream handle;
   gboolean is_default;
-  /* TRUE if the legacy default stream and this stream wait for each other */
+  /* TRUE if cuStreamCreate () made this stream without CU_STREAM_NON_BLOCKING: the legacy default
+   * stream and this stream wait for each other.  FALSE for default streams. */
   gboolean is_blocking;
   /* the number of the only thread that can name this stream (a per-thread default stream); 0 if any
    * thread can */
@@ -286,9 +287,11 @@ Mark *fake_mark_new (void);        /* the caller owns the reference */
 void fake_mark_reach (Mark *mark);
 
 Status fake_find_stream (const gchar *function, CUstream handle, Stream **stream);
-Mark *fake_stream_record (Stream *stream);    /* the caller owns the reference */
-void fake_wait_for_blocking (Stream *legacy); /* @legacy waits for the blocking streams */
-void fake_let_blocking_wait (const Stream *legacy, Mark *mark); /* the blocking streams wait */
+Mark *fake_stream_record (Stream *stream); /* the caller owns the reference */
+/* makes @legacy wait for the blocking and default streams of its context */
+void fake_wait_for_blocking (Stream *legacy);
+/* makes the blocking and default streams of @legacy's context wait for @mark */
+void fake_let_blocking_wait (const Stream *legacy, Mark *mark);
 void fake_stream_wait (Stream *stream, Mark *mark);
 /* Puts a command on a stream.  When the stream reaches the command, it calls @function with @data,
  * and then frees @data. */

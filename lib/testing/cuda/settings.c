@@ -4,7 +4,7 @@
  * The default settings of the fake CUDA driver, which the environment can change, and the lookup of
  * the driver's functions by name. */
 
-#define _GNU_SOURCE 1 /* secure_getenv () */
+#define _GNU_SOURCE 1 /* makes <stdlib.h> declare secure_getenv () */
 
 #include "testing/cuda/fake-private.h"
 

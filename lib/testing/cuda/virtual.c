@@ -8,7 +8,7 @@
  * without access.  When a program maps a backing, the driver maps the backing's part of the file at
  * the same addresses. */
 
-#define _GNU_SOURCE 1 /* memfd_create (), fallocate () */
+#define _GNU_SOURCE 1 /* makes the headers declare memfd_create () and fallocate () */
 
 #include "testing/cuda/fake-private.h"
 
