@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Judges trials.  In this order it looks for crashes and hangs, reports of sanitizers, mistakes
- * that TARN_DEBUG found, wrong exit statuses or output, and leaks. */
+ * Judges trials (runs of a program in which one call fails).  In this order it looks for crashes
+ * and hangs, reports of sanitizers, mistakes that TARN_DEBUG found, wrong exit statuses or output,
+ * and leaks. */
 
 #include "verdict.h"
 
