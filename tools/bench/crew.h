@@ -27,14 +27,14 @@ typedef struct
   const Source *source;
   TarnPool *pool; /* NULL if the subject is not a pool */
   Subject subject;
-  /* If it is PATTERN_PRODUCE, threads 0, 2, ... produce, and threads 1, 3, ... consume. */
+  /* With PATTERN_PRODUCE, threads 0, 2, ... produce, and threads 1, 3, ... consume. */
   Pattern pattern;
   Sizes sizes;
   guint n_threads;
   gdouble seconds;
   gboolean has_one_queue; /* all threads share one queue */
-  /* For SUBJECT_TURNS, which has only one thread: the number of queues that the thread names in
-   * turn; a power of two */
+  /* Only for SUBJECT_TURNS, which has one thread: the number of queues that the thread's requests
+   * name in turn; a power of two */
   guint n_queues;
 } Job;
 

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Measures recordings: how much memory the program's pools took, and how much they would take with
- * each alternative.  Counters come from a replay in the recorded order; times come from separate
- * replays. */
+ * each alternative (a change to its pools and heaps).  Counters come from a replay in the recorded
+ * order; times come from separate replays. */
 
 #include <math.h>
 
