@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Applies events to objects: updates their blocks and counters. */
+ * Applies events to objects (pools, heaps and allocators): updates their blocks and counters. */
 
 #include "objects.h"
 
