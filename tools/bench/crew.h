@@ -38,10 +38,12 @@ typedef struct
   guint n_queues;
 } Job;
 
-/* Runs a job; call it in the thread that opened the source.  Every thread first runs its loop once,
- * to fill pools and caches.  Then all threads start the timed loop together, and stop after
- * job->seconds.  Stores in @ns the nanoseconds that a thread takes for one block.  If one thread
- * allocates a block and another one frees it, the two count as one thread. */
+/* Runs a job.  Every thread first runs its loop once, to fill pools and caches.  Then all threads
+ * start the timed loop together, and stop after job->seconds.
+ *
+ * Stores in @ns the nanoseconds that a thread takes for one block.  If one thread allocates a block
+ * and another one frees it, the two count as one thread.  Call crew_run () in the thread that
+ * called source_open (). */
 gboolean crew_run (const Job *job, gdouble *ns, GError **error);
 
 /* Computes the most bytes that a thread of a PATTERN_WINDOW job has allocated at a time. */

@@ -36,9 +36,10 @@ typedef struct
 {
   const gchar *path;
   PytorchTrace *trace;
-  GHashTable *live; /* Lives by their addresses */
+  GHashTable *live; /* maps an address to its block in use (Live) */
   GHashTable *seen; /* a set of the addresses in all entries */
-  /* The number of ids that were given so far; the times of the first and the latest entry, in us */
+  /* n_ids: the number of ids of blocks so far; start, latest: times of the first and the latest
+   * entry, in microseconds */
   guint64 n_ids, start, latest;
   gboolean has_start;
 } Reader;

@@ -59,7 +59,7 @@ typedef struct
   gboolean is_lent;
   /* the request is nested: the same bytes are in a block of another allocator */
   gboolean is_nested;
-  gboolean is_marked; /* a mark for the caller's use; each request clears it */
+  gboolean is_marked; /* for callers of objects_apply (); each request clears it */
 } Block;
 
 /* A change: the effect of an event on blocks.  freed and gone are copies of blocks as they were
