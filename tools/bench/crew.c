@@ -86,8 +86,8 @@ crew_get_window_peak (const Job *job, guint thread)
 }
 
 /* Runs a loop once before it is timed, to fill pools and caches.  The stop flag is set, so a loop
- * ends after one chunk of allocations.  The chunk has N_SIZES allocations, one of each size in the
- * list.  For a driver, which keeps nothing, one allocation is enough. */
+ * ends after one chunk of allocations.  The chunk has N_SIZES allocations, one for each element of
+ * the list of sizes.  For a driver, which keeps nothing, one allocation is enough. */
 static void
 warm_up (Worker *worker, Loop loop)
 {

@@ -106,7 +106,7 @@ is_as_recorded (const Trial *trial, const Alternative *alternative)
 }
 
 /* Replays a recording while the library traces blocks, as it did while the program was recorded.
- * This makes the counters exact. */
+ * Tracing makes pools count each request, so their counters are exact. */
 static gboolean
 replay_traced (RecordedReplay *replay, Rebuilt *rebuilt, GError **error)
 {

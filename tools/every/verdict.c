@@ -165,9 +165,9 @@ verdict_find (const Verdict *verdict, const Trial *trial)
     problem = find_wrong_end (verdict, trial);
   if (problem == NULL && !verdict->ignores_leaks)
     problem = find_leak (verdict, trial);
-  /* With the layer's pool, leaks that TARN_DEBUG found are ignored.  After a failed call, a buffer
-   * that the program released may stay in use in this pool: if its unmapping failed, it stays
-   * mapped.  find_leak () has counted the program's own references. */
+  /* With the layer's pool, ignores leaks that TARN_DEBUG found, because they may not be the
+   * program's: if the failed call was to unmap a buffer, the pool keeps the buffer in use after the
+   * program has released it.  find_leak () has checked the program's own references. */
   if (problem == NULL && !verdict->ignores_leaks && !trial->has_pool)
     problem = find_mistake (trial->leak);
   return problem;

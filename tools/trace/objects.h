@@ -52,7 +52,7 @@ typedef struct
   guint64 address;
   guint64 time;                      /* time of the request; 0: the block was in use at the start */
   guint64 thread, queue, tag, stack; /* as in the request */
-  /* counts the requests of all objects, from 1: the number of this block's request */
+  /* the number of the block's latest request; the requests of all objects are numbered from 1 */
   guint64 life;
   gboolean is_active;
   /* only in older recordings: a range of another block; it is not cached when it is freed */

@@ -39,8 +39,9 @@ typedef struct
    * allocators then have a block with the same bytes. */
   gboolean is_nested;
   guint64 block;
-  /* Bytes: of a request, a segment or an extent; that a pool needs (RECLAIM, OUT_OF_MEMORY,
-   * LIMIT_REACHED) or keeps (TRIM); a limit.  For LOST, the number of lost events. */
+  /* Bytes: of a request, a driver call, a segment or an extent; that a pool needs (RECLAIM,
+   * OUT_OF_MEMORY, LIMIT_REACHED) or keeps (TRIM); a limit.  For LOST, the number of lost
+   * events. */
   guint64 size;
   /* bytes of the block's memory; OUT_OF_MEMORY and LIMIT_REACHED: bytes in use */
   guint64 alloc_size;

@@ -13,7 +13,7 @@
 typedef enum
 {
   COLUMN_PLAIN,       /* each number as it is */
-  COLUMN_RISING,      /* each number minus the previous one, which is never larger */
+  COLUMN_RISING,      /* each number minus the previous one; the numbers never decrease */
   COLUMN_DIFFERENCES, /* each number minus the previous one, with the sign in the lowest bit */
   COLUMN_SIGNED       /* each number as it is, with its sign in the lowest bit */
 } ColumnCode;
