@@ -6,7 +6,8 @@
 #ifndef DRIVER_CRASH_H
 #define DRIVER_CRASH_H
 
-/* From now on, a signal that a crash raises first prints a message, and then ends the tool. */
+/* Sets handlers for the signals that a crash raises.  A handler prints a message, and then the
+ * signal ends the tool. */
 void driver_crash_watch (void);
 
 /* Restores the signal handlers that driver_crash_watch () has replaced. */

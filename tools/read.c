@@ -26,7 +26,7 @@ is_compressed (gconstpointer data, gsize length)
   return length >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
 }
 
-/* Replaces zlib's words for data that are cut off. */
+/* Replaces the message of GLib for compressed data whose end is missing by a clearer one. */
 static void
 explain (GError **error)
 {
@@ -46,7 +46,7 @@ expand (gconstpointer data, gsize length, gsize most, GError **error)
   g_autofree guint8 *part = g_malloc (PART);
   GConverterResult result = G_CONVERTER_CONVERTED;
 
-  /* One file may have several compressed files, one after another. */
+  /* A gzip file may have several compressed members, one after another. */
   while (expanded->len <= most && (result != G_CONVERTER_FINISHED || is_compressed (data, length)))
     {
       gsize n_read = 0, n = 0;

@@ -13,12 +13,12 @@
  * Invariant: the numbers only grow. */
 typedef struct
 {
-  /* Prints all points without indentation, for readers that do not know subtests. */
+  /* Prints all points without indentation, for readers of TAP that do not know subtests. */
   gboolean is_flat;
-  /* Also prints the lines that are no points, even if the run is good. */
+  /* Also prints the other lines of a program's output, even if all of its points passed. */
   gboolean is_verbose;
   gboolean has_color;
-  guint n_top; /* points without indentation */
+  guint n_top; /* number of points that were printed without indentation */
   guint n[3];  /* for each TapResult, the number of points in all runs */
 } Report;
 

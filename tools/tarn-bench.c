@@ -145,8 +145,8 @@ wait_for_signal (gpointer data)
   if (sigwait (signals, &number) != 0)
     return NULL;
   ending = g_thread_try_new ("end", end_and_die, GINT_TO_POINTER (number), NULL);
-  /* Without another thread the report stays incomplete: this thread must not wait for the report's
-   * lock. */
+  /* If no thread can be created, ends at once with an incomplete report: this thread must not wait
+   * for the report's lock. */
   if (ending == NULL)
     die_of (number);
   g_thread_unref (ending);
@@ -249,8 +249,9 @@ run (const Options *options, GError **error)
   return measure_devices (options, devices);
 }
 
-/* Hides the message that a pool is over a deferred allocator, because the user asked for that.
- * Shows other messages, such as those about TARN_TRACE. */
+/* Hides the library's message that a pool is over a deferred OpenCL allocator (one whose buffers
+ * get memory when a command first uses them), because the user chose that kind of memory.  Shows
+ * other messages, such as those about TARN_TRACE. */
 static void
 ignore_deferred (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
 {

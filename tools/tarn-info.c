@@ -24,7 +24,7 @@
 /* The command line. */
 typedef struct
 {
-  gchar *selection; /* NULL: the environment selects */
+  gchar *selection; /* NULL: an environment variable selects the devices */
   gboolean json, measure, version;
   gchar **surplus; /* words that are no options; nullable */
 } Options;

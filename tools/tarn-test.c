@@ -32,7 +32,7 @@
 /* The command line. */
 typedef struct
 {
-  gchar *selection; /* NULL: the environment selects */
+  gchar *selection; /* NULL: an environment variable selects the devices */
   gint jobs;
   gdouble timeout; /* seconds; 0: none */
   gchar *junit;    /* a file; nullable */

@@ -263,8 +263,8 @@ show (const Options *options, const Filter *filter, GError **error)
   return print_recording (options, &output, error) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* Converts a snapshot of PyTorch's.  The value of --object is the number of a device.  Opens the
- * output last, so that an error leaves an existing file as it is. */
+/* Converts a PyTorch snapshot.  The value of --object is the number of a device.  Opens the output
+ * last, so that an error leaves an existing file as it is. */
 static gint
 convert_snapshot (const Options *options, const Filter *filter, GError **error)
 {

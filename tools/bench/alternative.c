@@ -230,9 +230,9 @@ is_over_heap (const Recorded *recorded, const RecordedObject *pool)
   return upstream != NULL && upstream->object_class == TARN_TRACE_HEAP;
 }
 
-/* Returns FALSE if the recording lacks the objects that the alternative changes.  Some changes need
- * a pool that is not over a heap: an added heap, and other leading bits unless heaps are removed.
- * Other changes need a heap: another growth of heaps, and the removal of heaps if pools stay. */
+/* Returns FALSE if the recording has no object that the alternative changes.  To add a heap, or to
+ * set leading bits without removing heaps, it must have a pool that is not over a heap.  To set the
+ * growth of heaps, or to remove heaps but not pools, it must have a heap. */
 gboolean
 alternative_applies (const Alternative *self, const Recorded *recorded)
 {

@@ -10,8 +10,8 @@
 #define MAX_METERED (G_MAXSIZE / 4) /* bytes */
 
 /* The most bytes of virtual memory that a counter without a budget has: 16 TiB, more than any
- * device.  With 2^59 bytes, a heap that maps one segment after another would never reach the end.
- */
+ * device.  For a huge request, a heap maps one segment after another until the counter refuses
+ * one.  With a limit of 2^59 bytes, that would take for ever. */
 #define MAX_VIRTUAL ((gsize) MIN ((guint64) 1 << 44, G_MAXSIZE / 4))
 
 /* A counter: a fake allocator that only counts bytes. */

@@ -74,7 +74,8 @@ crew_get_window_peak (const Job *job, guint thread)
   guint64 bytes = 0, peak = 0;
 
   fill_sizes (sizes, job->sizes, thread);
-  for (guint i = 0; i < 2 * N_SIZES; i++) /* twice, because the sizes repeat */
+  /* goes through the list twice, because a window may reach from its end to its beginning */
+  for (guint i = 0; i < 2 * N_SIZES; i++)
     {
       if (i >= WINDOW_BLOCKS)
         bytes -= sizes[(i - WINDOW_BLOCKS) % N_SIZES];
@@ -84,9 +85,9 @@ crew_get_window_peak (const Job *job, guint thread)
   return peak;
 }
 
-/* Runs a loop once before it is timed, to fill pools and caches.  A loop that checks the stop flag
- * after each chunk of allocations allocates each of its N_SIZES sizes once.  For a driver, a chunk
- * of one allocation is enough. */
+/* Runs a loop once before it is timed, to fill pools and caches.  The stop flag is set, so a loop
+ * ends after one chunk of allocations.  The chunk has N_SIZES allocations, one for each element of
+ * the list of sizes.  For a driver, which keeps nothing, one allocation is enough. */
 static void
 warm_up (Worker *worker, Loop loop)
 {
@@ -136,9 +137,9 @@ run_worker (gpointer data)
   return NULL;
 }
 
-/* Chooses the number of allocations between two checks of the stop flag.  For a driver, which is
- * slow, the number is 1 if all blocks have one size.  Otherwise it is N_MIXED_SIZES, so that a
- * thread has allocated each size equally often when it stops. */
+/* Chooses the number of allocations between two checks of the stop flag: N_MIXED_SIZES, so that a
+ * thread has allocated each size equally often when it stops.  For a driver and blocks of one size
+ * it is 1, because a driver is slow. */
 static guint
 choose_chunk (const Job *job)
 {

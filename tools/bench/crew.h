@@ -27,21 +27,23 @@ typedef struct
   const Source *source;
   TarnPool *pool; /* NULL if the subject is not a pool */
   Subject subject;
-  /* If it is PATTERN_PRODUCE, threads 0, 2, ... produce, and threads 1, 3, ... consume. */
+  /* With PATTERN_PRODUCE, threads 0, 2, ... produce, and threads 1, 3, ... consume. */
   Pattern pattern;
   Sizes sizes;
   guint n_threads;
   gdouble seconds;
   gboolean has_one_queue; /* all threads share one queue */
-  /* For SUBJECT_TURNS, which has only one thread: the number of queues that the thread names in
-   * turn; a power of two */
+  /* Only for SUBJECT_TURNS, which has one thread: the number of queues that the thread's requests
+   * name in turn; a power of two */
   guint n_queues;
 } Job;
 
-/* Runs a job; call it in the thread that opened the source.  Every thread first runs its loop once,
- * to fill pools and caches.  Then all threads start the timed loop together, and stop after
- * job->seconds.  Stores in @ns the nanoseconds that a thread takes for one block.  If one thread
- * allocates a block and another one frees it, the two count as one thread. */
+/* Runs a job.  Every thread first runs its loop once, to fill pools and caches.  Then all threads
+ * start the timed loop together, and stop after job->seconds.
+ *
+ * Stores in @ns the nanoseconds that a thread takes for one block.  If one thread allocates a block
+ * and another one frees it, the two count as one thread.  Call crew_run () in the thread that
+ * called source_open (). */
 gboolean crew_run (const Job *job, gdouble *ns, GError **error);
 
 /* Computes the most bytes that a thread of a PATTERN_WINDOW job has allocated at a time. */

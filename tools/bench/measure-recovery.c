@@ -20,7 +20,8 @@ typedef struct
   guint64 calls; /* number of driver calls */
 } Recovery;
 
-/* Makes a counter with @room bytes, with a heap over it if the kind of memory has one. */
+/* Creates a fake allocator (a counter) with @room bytes, for memory that needs no device.  Puts a
+ * heap over it if the kind of memory has one. */
 static TarnAllocator *
 make_counter (const Source *source, gsize room, GError **error)
 {

@@ -11,7 +11,9 @@
 /* The rows of results for one number of threads. */
 typedef struct
 {
-  Result *of_use, *of_peaks, *moves; /* moves is NULL without a heap */
+  /* The bytes taken from the driver, as a multiple of the most bytes in use, and of the sum of the
+   * threads' own peaks; the moves of segments, NULL without a heap */
+  Result *of_use, *of_peaks, *moves;
 } Rows;
 
 /* Counters so far: the most bytes taken from the driver, the most bytes in use, and the number of

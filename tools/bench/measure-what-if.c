@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Measures recordings: how much memory the program's pools took, and how much they would take with
- * each alternative.  Counters come from a replay in the recorded order; times come from separate
- * replays. */
+ * each alternative (a change to its pools and heaps).  Counters come from a replay in the recorded
+ * order; times come from separate replays. */
 
 #include <math.h>
 
@@ -106,7 +106,7 @@ is_as_recorded (const Trial *trial, const Alternative *alternative)
 }
 
 /* Replays a recording while the library traces blocks, as it did while the program was recorded.
- * This makes the counters exact. */
+ * Tracing makes pools count each request, so their counters are exact. */
 static gboolean
 replay_traced (RecordedReplay *replay, Rebuilt *rebuilt, GError **error)
 {

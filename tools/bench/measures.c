@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lists the measures, and runs those that compare a loop with the same loop over malloc (). */
+ * Lists the measures, and runs those that compare the cost of a loop over a pool or a driver (the
+ * subject) with the cost of the same loop over malloc () (the yardstick). */
 
 #include "measures.h"
 
@@ -11,14 +12,15 @@
 
 static void measure_cost (const Bench *bench, const Source *source, const Measure *measure);
 
-/* A measure of the cost of a loop. */
+/* An element of measures[]: the cost of a loop that repeats PATTERN_##pattern with
+ * SUBJECT_##subject. */
 #define COST(name, pattern, subject, sizes, threads)                                               \
   {                                                                                                \
     name, measure_cost, SUBJECT_##subject != SUBJECT_DRIVER, FALSE, PATTERN_##pattern,             \
         SUBJECT_##subject, SIZES_##sizes, THREADS_##threads, 0                                     \
   }
 
-/* A measure of the cost of a loop in which one thread uses @n queues in turn. */
+/* An element of measures[]: the cost of a loop in which one thread uses @n queues in turn. */
 #define TURNS(n)                                                                                   \
   {                                                                                                \
     "turns", measure_cost, TRUE, FALSE, PATTERN_WINDOW, SUBJECT_TURNS, SIZES_MIXED, THREADS_ONE, n \
@@ -171,8 +173,8 @@ compute_hit_share (const Cost *cost)
   return served > 0 ? (gdouble) without_driver / (gdouble) served : (gdouble) NAN;
 }
 
-/* Measures all rows.  Each repetition runs every row once.  So the rows that a gain compares were
- * measured under the same conditions. */
+/* Measures all rows.  Each repetition runs every row once, so that rows with one thread and with
+ * several threads are measured under the same conditions and can be compared. */
 static void
 measure_cost (const Bench *bench, const Source *source, const Measure *measure)
 {

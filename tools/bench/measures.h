@@ -40,12 +40,12 @@ typedef struct
 
 typedef struct _Measure Measure;
 
-/* A measure: a measurement that runs for each source. */
+/* A measure: a measurement that runs for each kind of memory of each device (a source). */
 struct _Measure
 {
   const gchar *name; /* the name for --measure, which selects all measures of this name */
   void (*run) (const Bench *bench, const Source *source, const Measure *measure);
-  gboolean needs_pool;    /* needs a pool of Tarn's */
+  gboolean needs_pool;    /* needs a Tarn pool, not a pool of the driver */
   gboolean needs_counter; /* only for memory that needs no device */
 
   /* Only for measures of loops, which a crew of threads runs */

@@ -13,7 +13,8 @@
 /* The options, as given and as parsed. */
 typedef struct
 {
-  gchar *selection;                              /* NULL: the environment selects */
+  /* NULL: an environment variable selects the devices */
+  gchar *selection;
   gchar *kind_list, *measure_list, *thread_list; /* as given; nullable */
   gdouble seconds;
   gint repetitions;

@@ -101,7 +101,8 @@ make_costs (const GPtrArray *rows, guint first)
   return chart;
 }
 
-/* Adds a chart of costs for each source.  All rows of a source must follow one another in @rows. */
+/* Adds a chart of costs for each kind of memory of each device (a source).  All rows of a source
+ * must follow one another in @rows. */
 static void
 add_costs (GPtrArray *charts, const GPtrArray *rows)
 {

@@ -9,7 +9,7 @@
 #include "../text.h"
 #include "print.h"
 
-#define SURELY_HITS 0.995 /* a share of hits below this is printed */
+#define SURELY_HITS 0.995 /* larger shares of hits are not printed: they are the usual case */
 
 /* Formats a number, as in "1.23", "12.3", "1234", or "-" for NaN. */
 static gchar *

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Rebuilds the objects of a recording. */
+ * Rebuilds the objects of a recording: its pools, heaps and allocators (backends).  A counter may
+ * stand for a backend: a fake allocator that only counts bytes. */
 
 #include "rebuilt.h"
 
@@ -54,7 +55,7 @@ make_backend (Rebuilt *self, RebuiltObject *made, const RecordedObject *object)
   made->is_backend = TRUE;
 }
 
-/* A function that makes heaps */
+/* The function that makes heaps, for recorded heaps and for alternatives that add heaps */
 
 static TarnAllocator *
 make_heap (const Rebuilt *self, TarnAllocator *upstream, const RecordedObject *object,
@@ -356,8 +357,8 @@ rebuilt_get_calls (const Rebuilt *self)
       n += object->heap_stats.moves;
       if (is_over_another (self, i))
         continue;
-      /* If the alternative has put a heap below the pool, the pool's counter includes the heap's.
-       */
+      /* A pool's counter includes the calls of a heap that the alternative has put below it, so
+       * only one of the two is added. */
       n += object->pool_stats.struct_size > 0 ? object->pool_stats.driver_calls
                                               : object->heap_stats.driver_calls;
     }

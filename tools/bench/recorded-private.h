@@ -19,7 +19,8 @@ typedef struct
   GPtrArray *blocks;
   GHashTable *threads, *queues;
   RecordedQueues *progress;
-  /* For each thread: TRUE if the thread has made a queue or the host wait since its last step */
+  /* For each thread: TRUE if, since the thread's last step, a WAIT event says that the host or a
+   * queue waited for another queue */
   gboolean has_waited[RECORDED_MAX_THREADS];
 } Reader;
 

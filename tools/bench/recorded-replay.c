@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes the steps of a recorded program. */
+ * Replays a recorded program: makes its steps (requests, frees and other recorded calls) again. */
 
 #include "recorded-replay.h"
 

@@ -1,8 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads the steps of a recording.  Events that only show how a pool served a request are not
- * steps. */
+ * Reads the steps of a recording: the events that a replay repeats, such as requests and frees.
+ * Events that only show how a pool served a request are not steps.  Also reads the reaches, which
+ * tell how much work a queue had completed when a step began, and the rooms, which tell how many
+ * bytes a backend had. */
 
 #include "recorded-private.h"
 
@@ -14,7 +16,7 @@
 typedef struct
 {
   guint64 number; /* the block's number in the recording */
-  guint32 block;  /* the Step.block that the latest request got */
+  guint32 block;  /* the index of the block's latest use: the Step.block of its latest request */
   guint32 freed;  /* the step that freed the block */
   guint16 thread; /* the thread that allocated the block */
   guint16 queue;  /* the last queue that used the block, as recorded */
@@ -103,9 +105,8 @@ get_blocks (const Reader *reader, guint object)
   return blocks->pdata[object];
 }
 
-/* Adds a Reach, if a request got a block that another queue had used, and did not wait for that
- * queue.  @step: the request.  The Reach tells how much work the other queue must have completed
- * before the request. */
+/* Adds a Reach if a request (@step) got a block that another queue had used.  The request did not
+ * wait, so that queue had completed its work with the block; the Reach records this. */
 static void
 note_reach (Reader *reader, const KnownBlock *known, const Step *step)
 {
@@ -173,7 +174,7 @@ read_failure (Reader *reader, const RecordedEvent *event, guint object, GError *
   return add_step (reader, event, STEP_ALLOCATE, object, RECORDED_NONE, error);
 }
 
-/* Reads a step of a block in use. */
+/* Reads an event that frees a block in use, or uses it on a queue, and adds its step. */
 static gboolean
 read_use (Reader *reader, const RecordedEvent *event, guint object, StepKind kind, GError **error)
 {
@@ -226,8 +227,8 @@ set_room (Reader *reader, guint index, guint64 bytes)
 }
 
 /* Reads a driver call that allocated or freed memory of a backend, to find out how many bytes the
- * backend could allocate.  In the recording, the call comes before the step that made the call.
- * Ignores calls of heaps and pools.  Only a damaged recording has such calls. */
+ * backend had.  A request is recorded at its end, so its driver call comes before its step.
+ * Ignores calls of heaps and pools, which only a damaged recording has. */
 static void
 read_call (Reader *reader, const RecordedEvent *event, guint index)
 {

@@ -14,7 +14,7 @@
 #include "../text.h"
 #include "../trace/progress.h"
 
-#define MAX_UNIT ((guint64) 1 << 30) /* bytes */
+#define MAX_UNIT ((guint64) 1 << 30) /* limit for a recorded alignment or granularity, in bytes */
 
 static void
 object_free (gpointer data)

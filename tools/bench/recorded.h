@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A recorded program: its pools, heaps and allocators with their counters, and the steps that can
- * be replayed. */
+ * A recorded program: its objects (pools, heaps and allocators) with their counters, and the steps
+ * that can be replayed.  A step is a call of the program, such as a request or a free, that the
+ * recording has as an event. */
 
 #ifndef RECORDED_H
 #define RECORDED_H
@@ -47,7 +48,7 @@ typedef struct
   guint64 room;
 } RecordedObject;
 
-/* The kind of a step. */
+/* The kind of a step: the call that a replay makes. */
 typedef enum
 {
   STEP_MAKE, /* creates an object */
@@ -62,7 +63,7 @@ typedef enum
   STEP_END /* ends an object */
 } StepKind;
 
-/* A step. */
+/* A step: a recorded call that a replay repeats. */
 typedef struct
 {
   guint64 time; /* nanoseconds since the start of the recording */
@@ -88,7 +89,8 @@ typedef struct
   guint16 queue;
 } Reach;
 
-/* A change of a backend's room: the most bytes that the backend can allocate from a step on. */
+/* A change of a backend's room.  From this step on, the backend can allocate at most this many
+ * bytes at a time. */
 typedef struct
 {
   guint32 step;
@@ -134,7 +136,8 @@ gboolean recorded_has_varying_room (const RecordedObject *object);
 guint64 recorded_get_option (const RecordedObject *object, TarnTraceProperty property,
                              guint64 otherwise);
 
-/* The events of queues, which show how much work a queue had completed; in recorded-queues.c. */
+/* The events that were recorded on each queue, from which recorded-queues.c finds out how much work
+ * a queue had completed. */
 typedef struct _RecordedQueues RecordedQueues;
 
 RecordedQueues *recorded_queues_new (void);
@@ -142,8 +145,8 @@ void recorded_queues_free (RecordedQueues *self);
 /* Notes that an event was recorded on a queue when @n_steps steps had begun. */
 void recorded_queues_mark (RecordedQueues *self, guint queue, guint32 n_steps);
 /* Finds the first event that was recorded on a queue when at least @since steps had begun.  Returns
- * the number of steps that had begun then.  If that event is complete, all work that was put on the
- * queue within the first @since steps is complete.  Returns @since if there is no such event. */
+ * the number of steps that had begun when the event was recorded, or @since if there is no such
+ * event.  If the event is complete, so is the work of the first @since steps on the queue. */
 guint32 recorded_queues_get_reached (const RecordedQueues *self, guint queue, guint32 since);
 
 #endif

@@ -81,9 +81,9 @@ go_forward (Model *model, Layer *layer, gsize length)
   free_block (model, LEARNER, wide);
 }
 
-/* Makes the backward pass of a layer.  @sent points to the block with the gradients of the layer
- * before this one in the pass, or to 0.  These gradients have been sent by now, so the function
- * frees them, and stores the block with this layer's gradients. */
+/* Makes the backward pass of a layer, which computes its gradients.  On return, *sent is the block
+ * with these gradients.  Before, it is the block of the layer that came before this one in the
+ * pass, or 0.  That block has been sent to the other devices by now, so the function frees it. */
 static void
 go_back (Model *model, const Layer *layer, gsize length, guint64 *sent)
 {

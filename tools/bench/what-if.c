@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Stores and sorts tables of alternatives. */
+ * Stores and sorts tables of alternatives (changes to the pools and heaps of a recorded
+ * program). */
 
 #include "what-if.h"
 

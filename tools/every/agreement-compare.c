@@ -7,15 +7,15 @@
 
 #include "agreement-private.h"
 
-/* The largest number of expected lines in a list that may be out of place.  A list has the expected
- * lines with one key or one skeleton (or, with EXPECT_WORDS, all lines that are left).  An expected
- * line is in place if it fits the printed line with the same index.  If more lines are out of
- * place, the comparison ends at the first line that the run did not print: the time to search for
- * all of these lines would grow with the square of their number. */
+/* The comparison has a group of lines for each key and each skeleton, and one for all lines that
+ * are compared by words.  It first looks for each expected line at the same index of its group as
+ * in the good runs.  If more than MAX_MISSING lines of a group are not there, the comparison of the
+ * group ends at the first line that the run did not print.  Otherwise the search for the other
+ * lines could take a time that grows with the square of their number. */
 #define MAX_MISSING 2000
 
-/* A decimal that varied only by rounding may lie outside the range of its values in the good runs.
- * The distance may be this share of the largest value. */
+/* A decimal that varied only by rounding in the good runs may lie outside of the range of its
+ * values there, by this share of the largest value. */
 #define SLACK 1e-3
 
 static gboolean
@@ -93,10 +93,12 @@ take_any (GPtrArray *lines, const Expected *expected, GHashTable *used)
 }
 
 /* Finds the printed line for each expected line: first the line with the same index, then a line
- * with any index, because threads may print in any order.  Removes the expected lines that it finds
- * from @expected.  Adds their printed lines to @used, and sets these to NULL in @lines.  If more
- * than MAX_MISSING expected lines do not fit the line with the same index, ends at the first one
- * that fits no line, and leaves the later ones in @expected, too. */
+ * with any index, because threads may print in any order.
+ *
+ * Removes each expected line that it finds from @expected, adds the printed line to @used, and sets
+ * the printed line's element of @lines to NULL.  If more than MAX_MISSING expected lines are not at
+ * the same index, stops at the first one that fits no line, and leaves the later ones in
+ * @expected. */
 static void
 match (GPtrArray *expected, GPtrArray *lines, GHashTable *used)
 {

@@ -53,7 +53,8 @@ struct _Agreement
   GPtrArray *first;     /* Lines of the first run */
   gboolean is_complete; /* all runs printed the same lines in the same order */
   gboolean is_too_long; /* output varies and has too many lines: nothing is compared */
-  /* Some lines of the runs cannot be compared, so a line that is not expected is no difference. */
+  /* TRUE if the good runs have lines in which they do not agree.  Then a printed line that nobody
+   * expects is not reported. */
   gboolean is_open;
   GPtrArray *expected; /* Expecteds, in the order of the first run */
   /* A set of keys (Line.key).  The runs have different numbers of lines with such a key, so any

@@ -113,8 +113,8 @@ fails_for_ever (const Session *session, const gchar *call)
   return session->settings->all || g_str_equal (call, FAULTS_REQUESTS);
 }
 
-/* Adds the trials in which call @number of each name fails.  Returns FALSE if no name has so many
- * calls. */
+/* Adds, for each name of a call, the trial in which its call @number fails.  Returns FALSE if the
+ * program made fewer calls of every name. */
 static gboolean
 plan_number (Session *session, const GList *calls, guint64 number)
 {

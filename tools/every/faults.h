@@ -1,14 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  *
- * Faults: calls that fail, a memory budget and a lost device.  The program gets its faults in
- * environment variables. */
+ * Faults that tarn-run injects into a program: calls that fail, a memory budget and a lost device.
+ * The program gets its faults in environment variables. */
 
 #ifndef FAULTS_H
 #define FAULTS_H
 
 #include <glib.h>
 
-/* The name for requests to a program's own pools and allocators.  TARN_FAULTS makes them fail. */
+/* The name, in a list of calls to fail, that stands for requests to the program's own pools and
+ * allocators.  TARN_FAULTS makes them fail. */
 #define FAULTS_REQUESTS "tarn"
 
 /* The faults of one run of a program. */
@@ -17,7 +18,7 @@ typedef struct
   gchar **calls;   /* such as "clCreateBuffer:3"; nullable */
   gboolean all;    /* all later calls of these names fail, too */
   gchar *budget;   /* bytes, such as "256M"; nullable */
-  gchar *loss;     /* the number of the call at which the device is lost; nullable */
+  gchar *loss;     /* the device is lost at the call with this number; nullable */
   gboolean counts; /* calls are counted and reported, even if none fails */
 } Faults;
 

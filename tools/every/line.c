@@ -235,7 +235,8 @@ add_number (Reader *reader, gsize length, gboolean is_decimal)
 
   number.value = g_ascii_strtod (number.text, NULL);
   number.is_decimal &= isfinite (number.value);
-  /* A rate may be infinite, but it is never NaN, so NaN is compared. */
+  /* A duration or rate is not compared.  But NaN is compared even beside a unit, because a rate may
+   * be infinite, but it is never NaN: the NaN is a wrong result. */
   if (!isnan (number.value)
       && (unit > 0 || is_now (number.value)
           || names_quantity (reader->text, (gsize) (reader->rest - reader->text))))

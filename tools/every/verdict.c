@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Judges trials.  In this order it looks for crashes and hangs, reports of sanitizers, mistakes
- * that TARN_DEBUG found, wrong exit statuses or output, and leaks. */
+ * Judges trials (runs of a program in which one call fails).  In this order it looks for crashes
+ * and hangs, reports of sanitizers, mistakes that TARN_DEBUG found, wrong exit statuses or output,
+ * and leaks. */
 
 #include "verdict.h"
 
@@ -164,9 +165,9 @@ verdict_find (const Verdict *verdict, const Trial *trial)
     problem = find_wrong_end (verdict, trial);
   if (problem == NULL && !verdict->ignores_leaks)
     problem = find_leak (verdict, trial);
-  /* With the layer's pool, leaks that TARN_DEBUG found are ignored.  After a failed call, a buffer
-   * that the program released may stay in use in this pool: if its unmapping failed, it stays
-   * mapped.  find_leak () has counted the program's own references. */
+  /* With the layer's pool, ignores leaks that TARN_DEBUG found, because they may not be the
+   * program's: if the failed call was to unmap a buffer, the pool keeps the buffer in use after the
+   * program has released it.  find_leak () has checked the program's own references. */
   if (problem == NULL && !verdict->ignores_leaks && !trial->has_pool)
     problem = find_mistake (trial->leak);
   return problem;

@@ -85,8 +85,8 @@ open_file (const gchar *path, GError **error)
   return -1;
 }
 
-/* Opens the file at @path, its path when it was recorded.  Returns NULL with an error if the file
- * is another build now. */
+/* Opens the file at @path, from which the recorded program loaded the module.  Returns NULL with
+ * an error if the file has another build-id now. */
 static Dwfl_Module *
 report_file (Dwfl *dwfl, const gchar *path, const GByteArray *build_id, GError **error)
 {
@@ -102,7 +102,8 @@ report_file (Dwfl *dwfl, const gchar *path, const GByteArray *build_id, GError *
       close (file);
       return NULL;
     }
-  module = dwfl_report_elf (dwfl, path, path, file, 0, TRUE); /* takes over the file */
+  /* takes over the file if it succeeds */
+  module = dwfl_report_elf (dwfl, path, path, file, 0, TRUE);
   if (module == NULL)
     {
       g_set_error_literal (error, G_FILE_ERROR, G_FILE_ERROR_FAILED, dwfl_errmsg (-1));
@@ -111,8 +112,8 @@ report_file (Dwfl *dwfl, const gchar *path, const GByteArray *build_id, GError *
   return module;
 }
 
-/* Makes libdwfl search for a file with @build_id.  The addresses of the module do not matter, so
- * its range is nearly unlimited. */
+/* Makes libdwfl search for a file with @build_id.  libdwfl needs a range of addresses for the
+ * module before it knows the file, so the range is nearly unlimited. */
 static Dwfl_Module *
 report_build_id (Dwfl *dwfl, const gchar *path, const GByteArray *build_id)
 {
@@ -469,7 +470,8 @@ add_functions_at (DebugInfo *self, Dwarf_Die *unit, Dwarf_Addr address, GArray *
   return TRUE;
 }
 
-/* Adds the symbol at an address of the module, with its line if the unit is known. */
+/* Adds the symbol of the symbol table at an address of the module.  Adds its line, too, if the
+ * unit is known. */
 static void
 add_symbol (DebugInfo *self, Dwarf_Die *unit, Dwarf_Addr address, GArray *places)
 {

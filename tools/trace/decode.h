@@ -49,8 +49,9 @@ typedef struct
   guint64 thread;
   const gchar *thread_name; /* owned by the definitions; nullable */
   guint64 object, queue, tag;
-  guint64 stack;           /* stack of the next request; 0: none */
-  gboolean is_nested;      /* the next request is nested: another allocator's backend makes it */
+  guint64 stack; /* stack of the next request; 0: none */
+  /* the next request is nested: another allocator makes it, to get memory for its own block */
+  gboolean is_nested;
   guint64 latest[N_SORTS]; /* the latest number of each sort */
 } StreamState;
 
@@ -76,7 +77,8 @@ typedef enum
  * them. */
 const Field *decode_get_fields (TarnTraceKind kind);
 
-/* Tells whether events of this kind are about the current object of their stream. */
+/* Tells whether events of this kind are about the object that the latest USE event of their
+ * stream names. */
 gboolean decode_has_object (TarnTraceKind kind);
 
 /* Tells whether recording_next () returns events of this kind. */
@@ -85,9 +87,9 @@ gboolean decode_is_returned (TarnTraceKind kind);
 /* Tells whether events of this kind are requests, which have a queue, a tag and a stack. */
 gboolean decode_is_request (TarnTraceKind kind);
 
-/* Decodes the event at @cursor, and moves the cursor to the next event.  The cursor must not be at
- * its end.  In the first pass (@is_first), adds a definition to @definitions, and checks the
- * event's texts.  Overwrites @properties. */
+/* Decodes the event at @cursor, and moves the cursor to the next event.  The cursor must not be
+ * at its end.  @is_first: this is the first pass over the file, which stores definitions in
+ * @definitions and checks texts.  Overwrites @properties. */
 DecodeResult decode_event (Cursor *cursor, StreamState *state, Definitions *definitions,
                            gboolean is_first, GArray *properties, RecordedEvent *event,
                            GError **error);

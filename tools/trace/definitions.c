@@ -1,18 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Stores definitions in hash tables. */
+ * Stores the definitions of a recording in hash tables: strings, stacks and frames by their
+ * numbers or addresses, and a set of modules. */
 
 #include "definitions.h"
 
-/* A string.  Its number is its key in a hash table. */
+/* A string and the number that the recording gives it.  The number is the key in
+ * Definitions.strings. */
 typedef struct
 {
   guint64 number;
   const gchar *text;
 } String;
 
-/* A stack.  Its number is its key in a hash table. */
+/* A stack and the number that the recording gives it.  The number is the key in
+ * Definitions.stacks. */
 typedef struct
 {
   guint64 number;
@@ -40,7 +43,8 @@ table_new (GDestroyNotify value_free)
   return g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, value_free);
 }
 
-/* Hashes a module by its address and path.  The path must be interned. */
+/* Hashes a module by its address and path.  The path must be interned, because paths are
+ * compared as pointers. */
 static guint
 hash_module (gconstpointer key)
 {

@@ -40,14 +40,14 @@ gboolean filter_check_objects (const Filter *self, const Objects *objects, GErro
 gboolean filter_has_object (const Filter *self, const Object *object);
 gboolean filter_has_time (const Filter *self, guint64 time);
 
-/* Tells whether the filter selects an event by the event's own values.  Only requests have a
- * tag. */
+/* Tells whether the filter selects an event by the event's own values.  With a tag, selects only
+ * requests, because other events have no tag. */
 gboolean filter_has_event (const Filter *self, const Objects *objects, const Recording *recording,
                            const RecordedEvent *event);
 
-/* Tells whether the filter selects the request that a block serves.  Later events of the block
- * belong to that request.  Without --object, the filter selects requests of the program, but no
- * requests of a pool to its upstream. */
+/* Tells whether the filter selects the request that a block serves.  Callers ask this also for
+ * the block's later events, which have no tag of their own.  Without --object, the filter
+ * selects requests of the program, but no requests of a pool to its upstream. */
 gboolean filter_has_block (const Filter *self, const Recording *recording, const Object *object,
                            const Block *block);
 

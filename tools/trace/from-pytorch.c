@@ -36,9 +36,10 @@ typedef struct
 {
   const gchar *path;
   PytorchTrace *trace;
-  GHashTable *live; /* Lives by their addresses */
+  GHashTable *live; /* maps an address to its block in use (Live) */
   GHashTable *seen; /* a set of the addresses in all entries */
-  /* The number of ids that were given so far; the times of the first and the latest entry, in us */
+  /* n_ids: the number of ids of blocks so far; start, latest: times of the first and the latest
+   * entry, in microseconds */
   guint64 n_ids, start, latest;
   gboolean has_start;
 } Reader;
@@ -209,7 +210,7 @@ read_trace (Reader *reader, JsonArray *trace, GError **error)
   return TRUE;
 }
 
-/* Functions that read the blocks at the end */
+/* Functions that read the blocks that exist at the time of the snapshot */
 
 static void
 read_blocks (Reader *reader, JsonObject *segment)
@@ -308,8 +309,8 @@ print_lines (FILE *file, const GArray *lines)
     }
 }
 
-/* Limit for the levels of nested lists.  json-glib reads nested lists recursively, without a
- * limit. */
+/* Limit for the levels of nested lists and objects in the file.  json-glib reads them
+ * recursively, so deeper levels could overflow the stack. */
 #define MAX_DEPTH 64
 
 /* Skips a string, whose opening quotation mark is before @c. */
@@ -325,9 +326,9 @@ pass_string (const gchar *c, const gchar *end, guint *line)
   return MIN (c + 1, end);
 }
 
-/* Checks how deeply lists are nested.  Also refuses text that json-glib reads although it is not
- * JSON, such as comments.  A quotation mark in a comment would be taken for the beginning of a
- * string. */
+/* Checks how deeply lists are nested.  Also refuses text outside of strings that is not JSON,
+ * such as comments, which json-glib would accept: a quotation mark in a comment would confuse
+ * this check. */
 static gboolean
 check_depth (const Reader *reader, const gchar *text, gsize length, GError **error)
 {

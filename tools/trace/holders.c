@@ -13,8 +13,9 @@ get_active (const Object *object)
   return object != NULL ? objects_get_program_bytes (object) : 0;
 }
 
-/* Sums up the active bytes of all objects that serve the program, after each event.  An event
- * changes only one object, so only the change of its bytes is added to the sum. */
+/* Sums up the bytes in use of all objects that serve the program, after each event.  An event
+ * changes only one object, so adds to the sum only the difference that the event makes to that
+ * object. */
 gboolean
 peak_find (Recording *recording, Objects *objects, PeakPlace *place, GError **error)
 {
@@ -56,7 +57,7 @@ add_to (GHashTable *holders, guint64 key, guint64 bytes)
   holder->n_blocks++;
 }
 
-/* Holders that are being summed up. */
+/* Sums of the blocks in use: tables from a tag, or a stack, to its Holder. */
 typedef struct
 {
   GHashTable *by_tag, *by_stack;

@@ -15,7 +15,7 @@ typedef struct
   guint64 bytes, n_blocks;
 } Holder;
 
-/* The peak with its holders. */
+/* The peak with its holders: the moment with the most bytes in use. */
 typedef struct
 {
   guint64 time, bytes;

@@ -9,8 +9,8 @@
 #include <glib.h>
 
 /* Maps a file.  If another program cuts the file later, the first access beyond the file's new end
- * ends this program with status 1 and a message that names the file.  It is not thread-safe: call
- * it from one thread only. */
+ * ends this program with status 1 and a message that names the file.  Call map_file () from one
+ * thread only. */
 GBytes *map_file (const gchar *path, GError **error);
 
 #endif

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Applies events to objects: updates their blocks and counters. */
+ * Applies events to objects (pools, heaps and allocators): updates their blocks and counters. */
 
 #include "objects.h"
 
@@ -20,14 +20,16 @@ struct _Objects
   GHashTable *by_number; /* Objects; the key is their first member */
   GPtrArray *all;
   guint64 n_lives; /* number of requests so far */
-  /* The threads that have called the driver for memory since their latest request to a pool.  A
-   * request calls the driver before its own event. */
+  /* The threads that have called the driver for memory since their latest request to a pool.
+   * Such a call belongs to the thread's next request event, because a request is recorded at its
+   * end. */
   GHashTable *callers;
-  /* The threads whose latest request was nested: another allocator's backend made the request.
-   * When a backend then allocates memory in such a thread, that memory does not come from the
-   * driver. */
+  /* The threads whose latest request was nested: another allocator made it, to get memory for
+   * its own block.  The next ALLOCATED event of such a thread is that allocator's, and its
+   * memory does not come from the driver. */
   GHashTable *nested;
-  GHashTable *covered;                     /* addresses of memory for nested requests */
+  /* addresses of memory that allocators got by nested requests */
+  GHashTable *covered;
   guint64 driver_bytes, peak_driver_bytes; /* bytes that allocators have from the driver */
 };
 
@@ -84,8 +86,8 @@ compare_numbers (gconstpointer a, gconstpointer b)
   return (*left)->number < (*right)->number ? -1 : (*left)->number > (*right)->number;
 }
 
-/* Reads the whole recording.  The event that describes an object may be in another stream, and come
- * after other events of the object. */
+/* Reads the whole recording, because the event that describes an object may be in another stream,
+ * and come after other events of the object. */
 Objects *
 objects_new (Recording *recording, guint64 *end_time, GError **error)
 {
@@ -266,7 +268,7 @@ release (Object *object, Block *block, Change *change)
   add (&object->held_bytes, block->alloc_size);
 }
 
-/* Gets the key of an event's thread in the table of callers. */
+/* Gets the key of an event's thread in Objects.callers and Objects.nested. */
 static gpointer
 get_thread (const RecordedEvent *event)
 {
@@ -372,7 +374,7 @@ get_own (Object *heap)
   if (heap->own == NULL)
     {
       heap->own = g_new0 (Object, 1);
-      heap->own->object_class = TARN_TRACE_DIRECT; /* because this object caches no block */
+      heap->own->object_class = TARN_TRACE_DIRECT; /* this object caches no blocks */
     }
   return heap->own;
 }
@@ -399,8 +401,8 @@ count_served (Objects *self, Object *object, const RecordedEvent *event)
     object->hits++;
 }
 
-/* Notes an allocator's call to the driver.  If another allocator served the call (a nested
- * request), the memory counts as the other allocator's. */
+/* Adds or subtracts the bytes of an allocator's call for memory.  If the call was a nested request
+ * to another allocator, changes nothing: the other allocator's call to the driver counts. */
 static void
 note_call (Objects *self, const Object *object, const RecordedEvent *event)
 {
@@ -495,7 +497,7 @@ object_for_each_block (Object *object, BlockFunc func, gpointer user_data)
     func (object, blocks->pdata[i], user_data);
 }
 
-/* A callback for blocks in use. */
+/* A callback that objects_for_each_active () calls only for blocks in use. */
 typedef struct
 {
   BlockFunc func;

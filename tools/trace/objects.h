@@ -1,11 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The pools, heaps and allocators of a recording, and their blocks at a time.  objects_apply ()
- * takes the events one after the other.
+ * The objects of a recording at a time: its pools, heaps and allocators, with their blocks and
+ * counters.  objects_apply () takes the events one after the other.
  *
- * If events were lost, the recording may free a block that was never requested, or request a block
- * twice.  objects_apply () handles both cases. */
+ * An extent is a range of a heap's segment that serves one request to the heap.  A request is
+ * nested if another allocator makes it, to get memory for its own block.  Both blocks have the same
+ * bytes, which must not be counted twice.
+ *
+ * If events were lost, the recording may free a block that was never requested, or request a
+ * block twice.  objects_apply () handles both cases. */
 
 #ifndef OBJECTS_H
 #define OBJECTS_H
@@ -23,17 +27,19 @@ struct _Object
   guint64 upstream;
   const gchar *kind; /* "": unknown */
   const gchar *name; /* NULL: the object has no name, or its name is unknown */
-  /* A miss of a pool called the driver for memory.  A hit needed no such call. */
+  /* A miss is a request for which the pool called the driver.  A hit needed no such call. */
   guint64 hits, misses, failures, frees;
-  guint64 extents; /* extents that a heap allocated */
+  guint64 extents; /* a heap's number of requests that got an extent */
   /* Requested bytes of blocks in use; for a heap, the bytes of its extents */
   guint64 active_bytes, peak_active_bytes;
-  guint64 nested_bytes; /* the part of active_bytes that is for other allocators */
+  guint64 nested_bytes; /* the part of active_bytes that nested requests got */
   /* held: bytes of cached blocks; managed: bytes of all blocks, or of a heap's segments */
   guint64 held_bytes, managed_bytes;
-  GHashTable *blocks;    /* Blocks by their numbers; NULL: the object never had a block */
-  gboolean has_requests; /* the recording has requests to the object, also if no pool is over it */
-  /* For a heap, the blocks that the program requested from it without a pool; nullable */
+  GHashTable *blocks; /* Blocks by their numbers; NULL: the object never had a block */
+  /* the object has blocks; a heap has some only if the program uses it without a pool */
+  gboolean has_requests;
+  /* For a heap: an object for the blocks that the program requested from the heap without a
+   * pool; nullable */
   Object *own;
 };
 
@@ -46,11 +52,14 @@ typedef struct
   guint64 address;
   guint64 time;                      /* time of the request; 0: the block was in use at the start */
   guint64 thread, queue, tag, stack; /* as in the request */
-  guint64 life;                      /* the request's number among all requests, from 1 */
+  /* the number of the block's latest request; the requests of all objects are numbered from 1 */
+  guint64 life;
   gboolean is_active;
-  gboolean is_lent;   /* the block is removed when it is freed; only in older recordings */
-  gboolean is_nested; /* the block is for another allocator, whose own bytes count instead */
-  gboolean is_marked; /* a mark for the caller's use; each request clears it */
+  /* only in older recordings: a range of another block; it is not cached when it is freed */
+  gboolean is_lent;
+  /* the request is nested: the same bytes are in a block of another allocator */
+  gboolean is_nested;
+  gboolean is_marked; /* for callers of objects_apply (); each request clears it */
 } Block;
 
 /* A change: the effect of an event on blocks.  freed and gone are copies of blocks as they were
@@ -63,10 +72,10 @@ typedef struct
   /* If has_gone, the block that was removed.  Its life is 0 if it never served a request. */
   Block gone;
   gboolean has_gone;
-  /* The block that serves the event's request, or that was in use at the start if the event says
-   * so; NULL: none of these */
+  /* The block that serves the event's request.  If the event is a BLOCK, the block that was in
+   * use when recording began.  NULL for other events. */
   Block *used;
-  gboolean is_new; /* the block was not there before */
+  gboolean is_new; /* the event has added the block */
 } Change;
 
 typedef struct _Objects Objects;
@@ -89,19 +98,20 @@ Object *objects_find (const Objects *self, guint64 number);
 /* Gets all Objects in the order of their numbers. */
 const GPtrArray *objects_get_all (const Objects *self);
 
-/* Gets the most bytes that allocators had from the driver at once.  Leaves out bytes that they had
- * before the recording began, and bytes from other allocators. */
+/* Gets the most bytes that allocators had from the driver at once.  Leaves out bytes that an
+ * allocator had before recording began, and bytes that it got from another allocator. */
 guint64 objects_get_peak_driver_bytes (const Objects *self);
 
-/* Tells whether an object serves requests of the program.  A heap without such requests serves only
- * pools: what a pool gets from the object below it does not count as a request. */
+/* Tells whether an object serves requests of the program.  Pools and allocators count as if they
+ * did; a heap counts only if the program uses it without a pool. */
 gboolean objects_serves_program (const Object *object);
 
-/* Gets the requested bytes of the blocks in use that the program requested from an object.  Leaves
- * out nested requests. */
+/* Gets the requested bytes of the blocks in use that the program requested from an object.
+ * Leaves out the bytes of nested requests. */
 guint64 objects_get_program_bytes (const Object *object);
 
-/* Describes an object by its name.  If it has none, says over which object it is. */
+/* Gets an object's name.  If it has none, returns "over NAME" with the name of the next object
+ * below that has one.  Free the text with g_free (). */
 gchar *objects_describe (const Objects *self, const Object *object);
 
 /* Call @func for each block in use of each object, or for each block of one object.  The blocks of

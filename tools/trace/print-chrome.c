@@ -13,7 +13,7 @@
 typedef struct
 {
   const Output *output;
-  gboolean has_some;   /* events were written */
+  gboolean has_some;   /* an event was written, so a comma comes before the next one */
   GHashTable *threads; /* a set of guint64 *: threads that were named */
 } Chrome;
 

@@ -47,7 +47,7 @@ add_allocation (Object *object, Block *block, gpointer user_data)
                   &block->size, block->queue);
 }
 
-/* Begins the trace, at the time of --from, with the blocks that were allocated earlier and are
+/* Begins the trace at the time of --from: writes the blocks that were allocated earlier and are
  * still in use. */
 static void
 begin (Csv *csv)

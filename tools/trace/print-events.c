@@ -9,7 +9,7 @@
 #include "progress.h"
 #include "write.h"
 
-/* Fields that all requests have in addition to those of their kind. */
+/* Fields that all requests have in addition to the fields of their kind of event. */
 static const Field of_requests[] = {
   { FIELD_HANDLE, G_STRUCT_OFFSET (RecordedEvent, queue), "queue" },
   { FIELD_NUMBER, G_STRUCT_OFFSET (RecordedEvent, stack), "stack" },
@@ -177,7 +177,8 @@ static void
 write_rest (const Output *output, const RecordedEvent *event)
 {
   for (const Field *field = decode_get_fields (event->kind); field->type != FIELD_NONE; field++)
-    if (field->offset != G_STRUCT_OFFSET (RecordedEvent, object)) /* the object begins each line */
+    /* printed before, at the start of the line */
+    if (field->offset != G_STRUCT_OFFSET (RecordedEvent, object))
       write_field (output, field, event);
   if (decode_is_request (event->kind))
     write_request (output, event);

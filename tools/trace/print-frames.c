@@ -29,8 +29,8 @@ format_frame (const NamedFrame *frame, gboolean is_short)
   return g_strdup_printf ("0x%" G_GINT64_MODIFIER "x", frame->address);
 }
 
-/* Tells whether an address is in one of Tarn's libraries.  The stack of each request begins
- * there. */
+/* Tells whether an address is in one of Tarn's libraries.  Each request's stack begins with frames
+ * from there, which do not interest the user. */
 static gboolean
 is_ours (const Recording *recording, guint64 address)
 {

@@ -17,7 +17,7 @@ typedef struct
   const Output *output;
   GHashTable *heaps; /* a set of Objects: heaps below selected pools */
   Segments *segments;
-  gboolean has_some; /* entries were written */
+  gboolean has_some; /* an entry was written, so a comma comes before the next one */
   GPtrArray *blocks; /* the Blocks in use at the end */
 } Snapshot;
 
@@ -106,8 +106,8 @@ write_frames (const Snapshot *snapshot, const Block *block)
   fputs ("]", file);
 }
 
-/* Tells whether an event ends a request for lack of memory.  PyTorch has one name for two cases:
- * the device has no memory, or a limit is reached. */
+/* Tells whether an event says that a request found no memory.  PyTorch has one name for two
+ * cases: the device has no memory, or a limit is reached. */
 static gboolean
 is_shortage (const RecordedEvent *event)
 {
@@ -254,7 +254,8 @@ write_block (const Snapshot *snapshot, gboolean is_first, guint64 address, guint
 static guint64
 write_blocks (const Snapshot *snapshot, const Segment *segment, guint *i)
 {
-  /* at: where the next block is due, in bytes from the segment's beginning; active: bytes in use */
+  /* at: the end of the previous block, in bytes from the segment's beginning; active: bytes in
+   * use */
   guint64 at = 0, active = 0;
   gboolean is_first = TRUE;
 

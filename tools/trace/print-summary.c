@@ -44,7 +44,7 @@ compare_rows (gconstpointer a, gconstpointer b)
   return left->object->number < right->object->number ? -1 : 1;
 }
 
-/* Copies the objects' counters, before they are reset to find the holders. */
+/* Copies the objects' counters, because peak_init () resets them to find the holders. */
 static GArray *
 make_rows (const Objects *objects)
 {

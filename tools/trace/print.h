@@ -39,7 +39,7 @@ void print_csv_header (FILE *file);
 void print_csv_line (FILE *file, guint64 time, guint64 thread, guint64 id, const guint64 *size,
                      guint64 queue);
 
-/* The trace of one device in a snapshot of PyTorch's. */
+/* The allocations and frees of one device, from a file of torch.cuda.memory._snapshot (). */
 typedef struct _PytorchTrace PytorchTrace;
 
 /* Reads a trace.  @device -1 stands for the first device that has events.  An error names the
@@ -49,7 +49,7 @@ void pytorch_trace_free (PytorchTrace *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PytorchTrace, pytorch_trace_free)
 
-/* Prints a trace of PyTorch's in the format of print_csv (). */
+/* Prints a PyTorch trace in the format of print_csv (). */
 void print_csv_from_pytorch (const PytorchTrace *trace, FILE *file);
 
 /* Formats a frame by its function, with file and line.  If these are unknown, adds the offset in

@@ -8,7 +8,7 @@
 #include "../terminal.h"
 
 #define LONG_TIME G_USEC_PER_SEC
-/* The number of events between two reads of the clock.  So many events are read within
+/* The number of events between two reads of the clock.  Reading this many events takes a few
  * milliseconds. */
 #define EVENTS_AT_A_TIME 65536
 

@@ -16,7 +16,7 @@ typedef struct
   const gchar *verb; /* for the terminal, such as "writing" */
   guint64 n;         /* number of events that were read so far */
   gint64 start;      /* the time of the start by the monotonic clock, in microseconds */
-  gint percent;      /* shown on the terminal; -1: none */
+  gint percent;      /* the percentage that the terminal shows; -1: none */
 } Progress;
 
 /* Begins to read the recording, at its first event. */

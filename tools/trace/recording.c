@@ -33,9 +33,9 @@ typedef struct
 
 /* A stream: the events of one thread.
  *
- * Invariant: if the stream is in the recording's heap, event is its next event.  There is one
- * exception: if the recording's is_given is TRUE, the event of the heap's first stream was returned
- * already. */
+ * Invariant: if the stream is in Recording.heap, event is its next event.  The exception is the
+ * first stream of the heap while Recording.is_given is TRUE: recording_next () has returned its
+ * event already. */
 typedef struct
 {
   guint32 number;
@@ -64,12 +64,13 @@ struct _Recording
   guint64 n_events, n_lost;
   gboolean is_stopped;
   goffset cut;
-  /* Streams that have an event left, the stream with the earliest event first.  If is_given, the
-   * event of the first stream was returned already.  That stream advances only when the next event
-   * is asked for, because the properties of the returned event are valid until then. */
+  /* A binary heap of the streams that have an event left; the stream with the earliest event is the
+   * first.  When recording_next () returns the first stream's event, it sets is_given.  That stream
+   * advances only in the next call of recording_next (), because the event's properties are valid
+   * until then. */
   GPtrArray *heap;
-  gboolean is_given; /* the first stream's event was returned */
-  gboolean is_begun; /* the heap is filled */
+  gboolean is_given; /* recording_next () has returned the first stream's event */
+  gboolean is_begun; /* begin () has filled the heap */
 };
 
 static gboolean G_GNUC_PRINTF (3, 4) refuse (gsize place, GError **error, const gchar *format, ...)
@@ -128,8 +129,8 @@ stream_begin_packet (Recording *self, Stream *stream, gsize index)
   stream->cursor = (Cursor){ self->data, events, events + packet->size, packet->n_missing };
 }
 
-/* Decodes the stream's next event.  Returns FALSE if there is none.  Returns an error only if the
- * file has changed, because it was checked when it was opened. */
+/* Decodes the stream's next event.  Returns FALSE if there is none.  The first pass has checked the
+ * file, so an error means that the file has changed since. */
 static gboolean
 stream_advance (Recording *self, Stream *stream, GError **error)
 {
@@ -450,7 +451,7 @@ begin (Recording *self, GError **error)
   return TRUE;
 }
 
-/* Advances the stream whose event was returned. */
+/* Advances the first stream of the heap, whose event recording_next () has returned. */
 static gboolean
 move_on (Recording *self, GError **error)
 {

@@ -2,7 +2,11 @@
  * SPDX-License-Identifier: MIT
  *
  * Reads recordings of tarn_trace_start () (doc/guide/trace-format.md): the events of all threads in
- * the order of their times.  Files may be damaged; each number is checked. */
+ * the order of their times.  Files may be damaged, so the reader checks each number.
+ *
+ * In a recording, an object is a pool, a heap or a backend's allocator, and a stream is the list
+ * of events of one thread (not a CUDA stream).  Strings, stacks and objects have numbers; 0
+ * means none. */
 
 #ifndef RECORDING_H
 #define RECORDING_H
@@ -18,7 +22,8 @@ typedef struct
   guint64 number;
 } RecordedProperty;
 
-/* An event, with the values of its stream.  Texts are owned by the recording. */
+/* An event.  Its thread, queue, tag and stack come from earlier events of its stream.  The
+ * recording owns the texts. */
 typedef struct
 {
   TarnTraceKind kind;
@@ -26,26 +31,30 @@ typedef struct
   guint64 duration; /* nanoseconds that the event took; it ended at time */
   guint32 stream;
   guint64 thread; /* the system's number of the thread; 0: unknown */
-  guint64 object; /* the event's object, or the object that is created or ended */
-  guint64 queue;  /* queue of the request, or of the event; 0: none */
+  guint64 object; /* the number of the object that the event is about */
+  guint64 queue;  /* the queue that the request or the event names; 0: none */
   guint64 tag;    /* the number of a string; 0: none */
   guint64 stack;  /* the number of the request's stack; 0: none */
-  /* The request's memory is for another allocator, whose backend made the request. */
+  /* TRUE if another allocator made the request, to get memory for its own block.  Both
+   * allocators then have a block with the same bytes. */
   gboolean is_nested;
   guint64 block;
-  /* A number that depends on the kind of event: bytes (requested, wanted or to keep), or the number
-   * of lost events */
+  /* Bytes: of a request, a driver call, a segment or an extent; that a pool needs (RECLAIM,
+   * OUT_OF_MEMORY, LIMIT_REACHED) or keeps (TRIM); a limit.  For LOST, the number of lost
+   * events. */
   guint64 size;
-  guint64 alloc_size; /* bytes of the block's memory, or active bytes */
+  /* bytes of the block's memory; OUT_OF_MEMORY and LIMIT_REACHED: bytes in use */
+  guint64 alloc_size;
   guint64 address;
-  /* The meaning depends on the kind of event: an error's code plus one (0: no error), a second
-   * address, held (cached) bytes, or TRUE or FALSE. */
+  /* FAIL and ALLOCATED: an error's code plus one, or 0.  PIECE_MOVED and PART: a second address.
+   * OUT_OF_MEMORY and LIMIT_REACHED: bytes of cached blocks.  BLOCK, TRIM and RECLAIM: TRUE or
+   * FALSE. */
   guint64 other;
 
-  /* Fields of the events OBJECT and STATS */
+  /* Fields of OBJECT and STATS; the other events have only text */
   TarnTraceClass object_class;
   guint64 upstream;
-  const gchar *text; /* the kind of a created object; else the thread's name; nullable */
+  const gchar *text; /* OBJECT: the kind of the object; other events: the thread's name; nullable */
   const gchar *name; /* the object's name; NULL: it has no name */
   const RecordedProperty *properties;
   gsize n_properties;
@@ -79,10 +88,10 @@ void recording_free (Recording *self);
 /* Tells whether a file is a snapshot (tarn_snapshot_write ()), complete or not. */
 gboolean recording_is_snapshot (GBytes *bytes);
 
-/* Gets the next event.  Leaves out definitions, and events that only set values of their stream.
- * Returns FALSE without an error at the end.  If several events have the same time, events that
- * free memory come first; all others follow in the order of their streams.  The event's properties
- * are valid until the next call. */
+/* Gets the next event.  Leaves out definitions, and events that only set a value for later events,
+ * such as the queue or the tag.  Returns FALSE without an error at the end.  If several events have
+ * the same time, events that free memory come first; all others follow in the order of their
+ * streams.  The event's properties are valid until the next call. */
 gboolean recording_next (Recording *self, RecordedEvent *event, GError **error);
 void recording_rewind (Recording *self);
 
@@ -93,10 +102,11 @@ guint32 recording_get_pid (const Recording *self);
 /* Tells whether the recording was stopped and the whole file is there.  It was not stopped if the
  * program crashed or was killed. */
 gboolean recording_is_complete (const Recording *self);
-/* Gets the size of the file if the file ends inside a packet.  Otherwise returns 0. */
+/* Gets the place of the cut in a file that was cut off inside a packet: the size of the file.
+ * Returns 0 if the file is whole. */
 goffset recording_get_cut (const Recording *self);
 
-/* Returns NULL if there is no such string. */
+/* These functions return NULL if the recording does not define the number or address. */
 const gchar *recording_get_string (const Recording *self, guint64 string);
 const guint64 *recording_get_stack (const Recording *self, guint64 stack, gsize *n_frames);
 const RecordedFrame *recording_get_frame (const Recording *self, guint64 address);

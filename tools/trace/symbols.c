@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Finds the functions, files and lines of a recording's addresses, and keeps them in a table. */
 
 #include "symbols.h"
 

@@ -12,10 +12,10 @@
 /* The encoding of a column's numbers. */
 typedef enum
 {
-  COLUMN_PLAIN,       /* as they are */
-  COLUMN_RISING,      /* as differences, none of which is negative */
-  COLUMN_DIFFERENCES, /* as differences with the sign in the lowest bit */
-  COLUMN_SIGNED       /* as they are, with the sign in the lowest bit */
+  COLUMN_PLAIN,       /* each number as it is */
+  COLUMN_RISING,      /* each number minus the previous one; the numbers never decrease */
+  COLUMN_DIFFERENCES, /* each number minus the previous one, with the sign in the lowest bit */
+  COLUMN_SIGNED       /* each number as it is, with its sign in the lowest bit */
 } ColumnCode;
 
 /* A column.

@@ -1,8 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes a history of events.  If events were lost, the recording may free a block that was never
- * requested, or request a block twice.  The history handles both cases. */
+ * Makes a history of events.  A life is a block from its request to its free, or an extent or a
+ * segment of a heap.  An extent is a range of a segment that serves one request to the heap.
+ *
+ * The user of a heap may know an extent by another address, such as a cl_mem.  The recording then
+ * has a part: it maps this address to the address in the heap.
+ *
+ * A request is nested if another allocator makes it, to get memory for its own block.  If events
+ * were lost, the recording may free a block that was never requested, or request a block twice.
+ * The history handles both cases. */
 
 #include "history.h"
 
@@ -14,11 +21,11 @@ typedef enum
   MEMORY_BLOCK,
   MEMORY_EXTENT,
   MEMORY_PIECE,
-  MEMORY_PART /* maps a user's address to an address in an extent */
+  MEMORY_PART /* the address by which the user of a heap knows an extent, such as a cl_mem */
 } MemorySort;
 
 /* A range of memory that exists: a block, in use or cached, or a segment, an extent or a part of a
- * heap.  A part maps an address that the user has to an address in an extent.
+ * heap.
  *
  * Invariant: life <= Builder.n_lives. */
 typedef struct
@@ -28,10 +35,11 @@ typedef struct
   guint64 place; /* the number of the block, or the address */
 
   guint64 address, alloc_size;
-  /* The bytes of a block that count as managed.  A LENT event adds no bytes. */
+  /* The bytes of a block that count as managed by its object.  0 if the block is a range of another
+   * block (LENT), or was allocated for a nested request. */
   guint64 managed;
   guint64 life;       /* number of its present life, from 1; 0: the block is cached, or nested */
-  gboolean is_nested; /* the block is for another allocator, which has a block with a life */
+  gboolean is_nested; /* the request was nested: the other allocator's block has the life */
 } Memory;
 
 /* A history that is being made. */
@@ -237,7 +245,7 @@ get_class (const History *self, guint64 number)
 }
 
 /* Gets the index, in the list of objects, of the owner of a range of memory.  Blocks that a heap
- * serves without a pool have an owner of their own, so that they are not taken for the heap's
+ * serves without a pool have a separate owner, so that the page does not mix them with the heap's
  * extents. */
 static guint
 find_owner (History *self, MemorySort sort, guint64 object)
@@ -247,8 +255,8 @@ find_owner (History *self, MemorySort sort, guint64 object)
   return list_find (&self->objects, is_direct ? object | HISTORY_BLOCKS_OF_HEAP : object);
 }
 
-/* Sets how many bytes of a block count as managed, and records a change.  Does nothing for a heap's
- * segments: they are managed, too, but they have lives, which show their bytes. */
+/* Sets the number of bytes of a block that count as managed, and records the change.  Does nothing
+ * for a heap's segments, extents and parts: segments have lives, which show their bytes. */
 static void
 set_managed (Builder *builder, const RecordedEvent *event, Memory *memory, guint64 bytes)
 {
@@ -271,10 +279,10 @@ end_life (Builder *builder, const RecordedEvent *event, Memory *memory)
   memory->life = 0;
 }
 
-/* Gets the shift of a block: the block's address in the heap minus the address that the user has.
- * A part of the heap maps the user's address to the address in the heap.  Returns 0 if there is no
- * such part.  Parts stay until their heap ends; if several parts have the user's address, the
- * latest one counts. */
+/* Gets the shift of a block: its address in the heap minus the address by which the user knows it.
+ * Returns 0 if the heap has no part with the user's address, because both addresses are the same
+ * then.  Parts stay until their heap ends; if several parts have the user's address, the latest one
+ * counts. */
 static guint64
 get_shift (Builder *builder, guint64 number, const Memory *memory)
 {
@@ -317,7 +325,7 @@ begin_life (Builder *builder, const RecordedEvent *event, Memory *memory, LifeSo
   memory->life = ++builder->n_lives;
 }
 
-/* Gets the memory of an event, or adds it, and sets its address and size. */
+/* Finds the Memory of an event, or adds one, and sets its address and size. */
 static Memory *
 put_memory (Builder *builder, MemorySort sort, const RecordedEvent *event, guint64 place,
             guint64 address, guint64 alloc_size)
@@ -381,8 +389,8 @@ see_old_block (Builder *builder, const RecordedEvent *event)
     begin_life (builder, event, memory, LIFE_AT_START);
 }
 
-/* Reads a nested request: another allocator's backend made the request.  The other allocator's
- * block has a life, which shows the bytes, so this block gets no life. */
+/* Reads a nested request.  The block of the other allocator has the same bytes and a life, so this
+ * block gets no life. */
 static void
 see_nested (Builder *builder, const RecordedEvent *event, Memory *memory)
 {
@@ -418,7 +426,8 @@ see_request (Builder *builder, const RecordedEvent *event)
   begin_life (builder, event, memory, event->kind == TARN_TRACE_MISS ? LIFE_MISS : LIFE_LENT);
 }
 
-/* Reads a free.  A pool then caches the block.  Elsewhere the block's memory is gone. */
+/* Reads a free.  A pool then caches the block.  An allocator or a heap without a pool caches
+ * nothing, so the block is removed. */
 static void
 see_free (Builder *builder, const RecordedEvent *event)
 {
@@ -470,8 +479,9 @@ see_block_event (Builder *builder, const RecordedEvent *event)
     see_request (builder, event);
 }
 
-/* Reads a move of a segment.  Heaps record three events: the segment goes, moves and comes.  Other
- * recorders may only record the move. */
+/* Reads a move of a segment to another address.  Tarn's heaps also record the removal of the old
+ * address before it, and the addition of the new one after it.  If a recording lacks these two
+ * events, does their work here. */
 static void
 see_move (Builder *builder, const RecordedEvent *event)
 {

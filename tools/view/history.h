@@ -2,9 +2,11 @@
  * SPDX-License-Identifier: MIT
  *
  * A history: a recording as a page shows it.  It has lives, managed bytes and calls.  A life is a
- * block from its request to its free, or an extent or a segment of a heap.  The history has lists
- * of objects, stacks, tags, queues and threads.  A column stores each of them as an index into its
- * list; 0 means none. */
+ * block from its request to its free, or an extent or a segment of a heap.  An extent is a range of
+ * a segment that serves one request to the heap.
+ *
+ * The history has lists of objects, stacks, tags, queues and threads.  A column stores each of them
+ * as an index into its list; 0 means none. */
 
 #ifndef HISTORY_H
 #define HISTORY_H
@@ -49,8 +51,9 @@ typedef struct
 
 enum
 {
-  /* Begins and ends of lives.  The second column has 0 if a new life begins.  If a life ends, it
-   * has 1 for the latest life, 2 for the life before, and so on. */
+  /* Begins and ends of lives.  HISTORY_EVENT_LIFE is 0 where a life begins.  Where a life ends, it
+   * is the life's number counted back: 1 is the life that began last, 2 the life that began before
+   * it, and so on. */
   HISTORY_EVENT_TIME,
   HISTORY_EVENT_LIFE,
   /* Lives, in the order in which they begin */
@@ -59,12 +62,13 @@ enum
   HISTORY_LIFE_SIZE, /* requested bytes */
   HISTORY_LIFE_MORE, /* bytes of the memory beyond the requested bytes */
   HISTORY_LIFE_ADDRESS,
-  HISTORY_LIFE_SHIFT, /* the memory's address in the heap minus the user's address */
+  /* the address in the heap minus the address by which the user knows the block (a cl_mem) */
+  HISTORY_LIFE_SHIFT,
   HISTORY_LIFE_STACK,
   HISTORY_LIFE_TAG,
   HISTORY_LIFE_QUEUE,
   HISTORY_LIFE_THREAD,
-  /* Changes of the bytes that pools manage */
+  /* Changes of the bytes of an object's blocks, in use or cached */
   HISTORY_MANAGED_TIME,
   HISTORY_MANAGED_OBJECT,
   HISTORY_MANAGED_BYTES,

@@ -11,7 +11,8 @@
 
 typedef struct _JsonItem JsonItem;
 
-/* An object, on the reader's stack. */
+/* A JSON object, and its place in the file.  A reader has a JsonItem for each object that it is
+ * reading, as a local variable. */
 struct _JsonItem
 {
   const JsonItem *outer; /* the object that contains this one; NULL: this is the root */
@@ -29,8 +30,8 @@ JsonNode *json_item_parse (const gchar *text, gsize length, GError **error);
 gboolean G_GNUC_PRINTF (3, 4)
     json_item_refuse (const JsonItem *self, GError **error, const gchar *format, ...);
 
-/* Get a whole number, 0 or greater.  If the number is missing, the first function fails, and the
- * second function leaves @number unchanged. */
+/* Get a whole number, 0 or greater.  If the number is missing, json_item_get_number () fails, and
+ * json_item_get_number_if_there () leaves @number unchanged. */
 gboolean json_item_get_number (const JsonItem *self, const gchar *key, guint64 *number,
                                GError **error);
 gboolean json_item_get_number_if_there (const JsonItem *self, const gchar *key, guint64 *number,
@@ -43,12 +44,13 @@ gboolean json_item_get_truth (const JsonItem *self, const gchar *key, gboolean *
 gboolean json_item_get_address (const JsonItem *self, const gchar *key, guint64 *address,
                                 GError **error);
 
-/* Gets a text, which is valid as long as the node.  If it is null or missing, @text becomes
- * NULL. */
+/* Gets a text, which is valid as long as the JsonNode of json_item_parse ().  If the text is null
+ * or missing, @text becomes NULL. */
 gboolean json_item_get_text (const JsonItem *self, const gchar *key, const gchar **text,
                              GError **error);
 
-/* Calls @func for each object of a list, until it fails.  The list may be missing. */
+/* Calls @func for each object of a list, until a call of @func returns FALSE.  Does nothing if the
+ * list is missing. */
 typedef gboolean (*JsonItemFunc) (const JsonItem *item, gpointer user_data, GError **error);
 gboolean json_item_for_each (const JsonItem *self, const gchar *key, JsonItemFunc func,
                              gpointer user_data, GError **error);

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* A new packet begins after so many bytes, because a packet's size has only 32 bits. */
+/* A packet with this many bytes is ended, and the next event begins a new one, because the size of
+ * a packet has only 32 bits. */
 #define PACKET_BYTES ((guint) 1 << 20)
 
 /* The sorts of numbers that are written as differences: each as the difference from the previous

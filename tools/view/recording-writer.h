@@ -22,12 +22,12 @@ void recording_writer_add_stack (RecordingWriter *self, guint64 stack, const GAr
 /* Adds an object.  Uses the members object, object_class, upstream, text, name and properties of
  * @event.  Texts may be NULL. */
 void recording_writer_add_object (RecordingWriter *self, const RecordedEvent *event);
-/* Add a segment, or an extent.  The functions use the members object, address and size of @event.
- * For a segment, the first one also uses the member queue. */
+/* Add a segment (a piece), or an extent: a range of a segment that serves one request.  Use the
+ * members object, address and size of @event; recording_writer_add_piece () also uses queue. */
 void recording_writer_add_piece (RecordingWriter *self, const RecordedEvent *event);
 void recording_writer_add_extent (RecordingWriter *self, const RecordedEvent *event);
-/* Adds a part: the address that the user has for an extent, such as a cl_mem.  Uses the members
- * object, address (the extent's) and other (the user's address) of @event. */
+/* Adds a part: the address by which the user of a heap knows an extent, such as a cl_mem.  Uses the
+ * members object, address (the extent's) and other (the user's address) of @event. */
 void recording_writer_add_part (RecordingWriter *self, const RecordedEvent *event);
 /* Adds a block.  The kind of @event is BLOCK, for a block that exists when the recording begins, or
  * MISS, for a request that gets a new block.  Uses the members time, thread, object, queue, tag,

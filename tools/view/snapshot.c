@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Converts a snapshot to a recording. */
+ * Converts a snapshot, a file of tarn_snapshot_write (), to a recording. */
 
 #include "snapshot.h"
 
@@ -14,7 +14,8 @@
 /* A block in use, or a cached block.  A cached block has no requested size. */
 typedef struct
 {
-  RecordedEvent event; /* its time is the block's age until write_blocks () is called */
+  /* event.time is the block's age in nanoseconds; write_blocks () replaces it by the time */
+  RecordedEvent event;
   gboolean has_age;
 } SnapshotBlock;
 
@@ -54,8 +55,9 @@ new_set (void)
   return g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
 }
 
-/* Checks that an address is there only once.  Several blocks may have the address 0, because some
- * drivers have no addresses.  A heap's memory may begin at 0, but only once. */
+/* Checks that an address stands only once in a list of an allocator.  Several blocks may have the
+ * address 0, because some drivers have no addresses.  A heap's memory may begin at 0, but only
+ * once. */
 static gboolean
 check_address (Reader *reader, guint list, const JsonItem *item, guint64 address, guint64 size,
                GError **error)
@@ -132,7 +134,7 @@ read_block (const JsonItem *item, gpointer data, GError **error)
   return check_address (reader, BLOCKS, item, event->address, event->alloc_size, error);
 }
 
-/* Orders blocks: those with an unknown time come first, then the oldest. */
+/* Orders blocks by their times, and then by their numbers. */
 static gint
 compare_blocks (gconstpointer a, gconstpointer b)
 {
