@@ -160,11 +160,11 @@ get_cost_of_moves (const TarnHeap *heap)
 }
 
 /* Returns TRUE if the heap should move segments for a request that lacks @missing bytes.  Usually
- * this takes something from the budget of moves.  If the budget is spent, lets the heap's room
- * grow, and returns FALSE: the heap may then allocate fresh memory instead.  The room is the bytes
- * that the heap may have above its peak of bytes in use.  If the room must not grow any more,
- * returns TRUE nevertheless.  @target: the most bytes that the heap should have if the room does
- * not grow. */
+ * this uses up part of the budget of moves (get_cost_of_moves ()).  If the budget is spent, lets
+ * the heap's room grow, and returns FALSE: the heap may then allocate fresh memory instead.  The
+ * room is the bytes that the heap may have above its peak of bytes in use.  If the room must not
+ * grow any more, returns TRUE nevertheless.  @target: the most bytes that the heap should have if
+ * the room does not grow. */
 gboolean
 _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
 {
