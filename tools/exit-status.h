@@ -1,4 +1,5 @@
 /* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
  *
  * Exit statuses of a program that runs another program, the same as those of env(1) and timeout(1).
  */

@@ -1,4 +1,5 @@
 /* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
  *
  * The command line of tarn-run. */
 

@@ -1,4 +1,5 @@
 /* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
  *
  * The lines that an agreement expects.  agreement.c learns them from several runs,
  * agreement-compare.c looks for them in another run, agreement-message.c prints them. */

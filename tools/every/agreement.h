@@ -1,4 +1,5 @@
 /* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
  *
  * An agreement: the output that several runs of a program have in common.  It finds where the
  * output of another run differs. */

@@ -1,4 +1,5 @@
 /* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
  *
  * Runs a program once for each call that can fail, makes that call fail, and prints as TAP how the
  * program handled it. */

@@ -1,4 +1,5 @@
 /* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
  *
  * Faults that tarn-run injects into a program: calls that fail, a memory budget and a lost device.
  * The program gets its faults in environment variables. */

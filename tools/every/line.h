@@ -1,4 +1,5 @@
 /* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
  *
  * A line that a program printed, split into text and numbers. */
 

@@ -1,4 +1,5 @@
 /* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
  *
  * A trial: one run of a program in which one call fails, or no call fails, and the results of the
  * run. */

@@ -1,4 +1,5 @@
 /* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
  *
  * The verdict on a trial: how the program handled the failed call, and what is wrong with that. */
 
