@@ -232,9 +232,11 @@ _tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
   return sparing;
 }
 
-/* Raises the number of queues that alternately need memory to @n, unless it is higher already.  The
- * heap may then get memory for @n queues.  note_time () lowers the number again.  A pool calls this
- * if its threads use @n queues alternately, and the heap lacks memory for some of them. */
+/* Records that @n queues need memory alternately: a pool calls this if its threads use @n queues by
+ * turns, and the heap had no free memory for some of them.  The heap may then have extra memory,
+ * TARN_ARENA_ROOM bytes for each of these queues, so that they need not take segments from each
+ * other.  Does nothing if the number is @n or higher already.  note_time () lowers the number as
+ * time passes. */
 void
 _tarn_heap_note_turns (TarnHeap *heap, guint n)
 {

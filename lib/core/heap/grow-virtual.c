@@ -640,9 +640,10 @@ find_place (const TarnHeapRange *range, gsize size, const TarnHeapAttempt *attem
   return place;
 }
 
-/* Returns TRUE if the heap should try the end of a range after it failed to grow in a gap.  At the
- * end, idle segments can be used that are larger than the gap.  So the result is TRUE if the idle
- * segments that can move to the end are enough for the request. */
+/* Returns TRUE if a request that found too little memory for a gap should try the end of the range
+ * instead, and look at no other gap.  An idle segment that is larger than a gap cannot move there,
+ * but can move to the range's end.  So the result is TRUE if the free bytes at the end, with all
+ * idle segments that can move there, are enough for the request. */
 static gboolean
 should_skip_gaps (const TarnHeapRange *range, gsize size)
 {

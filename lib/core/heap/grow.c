@@ -163,8 +163,9 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
   _tarn_heap_end_aliases (heap);
   has_grown = heap->growth->grow (range, size, attempt, error);
   if (!has_grown && _tarn_heap_stays (heap))
-    /* The request has failed, so return the segments that the heap added for it.  Other ranges
-     * could not use them: while _tarn_heap_stays () is TRUE, no segment can move. */
+    /* The range could not grow enough for the request.  So return the segments that the heap has
+     * added for the request to upstream.  Otherwise only this range could use them, because
+     * upstream forbids the heap to move segments now (_tarn_heap_stays ()). */
     _tarn_heap_release_idle (heap, NULL);
   heap->stats.driver_calls += _tarn_direct_get_calls () - n_before;
   _tarn_heap_end_change (heap);

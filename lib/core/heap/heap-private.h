@@ -462,8 +462,8 @@ typedef struct
    * peak.  The next such update is due when the peak exceeds this value by PEAK_STEP or more
    * (churn.c). */
   guint64 peak;
-  /* The bytes by which the heap may exceed its usual maximum.  A request that finds n_moves or
-   * n_flushes at 0 can raise this number. */
+  /* The bytes by which the heap may exceed its usual maximum.  A request can raise this number if
+   * too little is left of the budget that it needs, n_moves or n_flushes. */
   guint64 extra;
   /* The number of requests for which the field extra would have exceeded its usual bound, in a heap
    * with more than two arenas (go_beyond ()). */
@@ -554,8 +554,9 @@ struct _TarnHeap
   gsize event_bytes;
   guint n_growths; /* the number of times that the heap began to grow because a request found no
                       extent */
-  /* The size of the largest request that may take any free extent.  Larger requests must not strand
-   * too many bytes, that is, leave them free but not returnable to upstream (spare.c). */
+  /* The size of the largest request that may take any free extent.  For a larger request, the heap
+   * first checks how many bytes the request would strand, that is, leave free but not returnable
+   * to upstream (spare.c). */
   gsize max_unchecked;
   /* The most bytes that the heap should still get from upstream (_tarn_heap_get_room ()).  If a
    * request finds no extent in its thread's own arena, it usually takes one from its queue's other
@@ -630,12 +631,11 @@ struct _TarnHeap
 /* Constants that bound the extra memory that a heap may have for its arenas.  Without extra memory,
  * arenas that need little would take memory from each other again and again.  The bound is the
  * larger one of two numbers:
- * - TARN_ARENA_ROOM bytes for each arena except two, but at most the heap's peak of bytes in use
- *   divided by TARN_ARENA_ROOM_SHARE.  The two arenas are one queue's and the one for requests
- *   without a queue.  _tarn_heap_count_for_room () counts the arenas.
- * - TARN_ARENA_ROOM bytes for each queue that needs memory alternately with others.  The heap
- *   counts TarnHeapChurn.turns such queues, or all queues that it has not forgotten if these are
- *   fewer. */
+ * - TARN_ARENA_ROOM bytes for each arena (_tarn_heap_count_for_room ()) after the second, but at
+ *   most the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE.  So this number is 0 in
+ *   a heap that has only the arena of one queue and the arena for requests without a queue.
+ * - TARN_ARENA_ROOM bytes for each queue that needs memory alternately with others
+ *   (TarnHeapChurn.turns), or for each queue that the heap has not forgotten if these are fewer. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 

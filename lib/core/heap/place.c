@@ -115,9 +115,10 @@ get_missing (const TarnHeapRange *range, gsize size, gsize beside)
              : 0;
 }
 
-/* Compares a gap with *best for a request of @size bytes to a range.  The gap lies between two
- * mapped spans, @below and @above.  @below is NULL if the gap begins at the region's start, and
- * @above is NULL if the gap ends at the region's end. */
+/* Replaces *best by a gap if a request of @size bytes fits better there (choose ()).  The request
+ * is for @range, so it can use the free extents beside the gap only if they belong to @range.  The
+ * gap lies between two mapped spans, @below and @above.  @below is NULL if the gap begins at the
+ * region's start, and @above is NULL if the gap ends at the region's end. */
 static void
 try_gap (const TarnHeapRange *range, const Span *below, const Span *above, gsize size,
          TarnPlace *best)
@@ -150,8 +151,9 @@ try_gap (const TarnHeapRange *range, const Span *below, const Span *above, gsize
     choose (best, all, size, left + right, gap);
 }
 
-/* Searches the regions of a range's queue for the gap where a request of @size bytes needs the
- * least memory.  Stores this gap in *best if it is better than *best. */
+/* Searches for the gap where the heap has to map the fewest bytes for a request of @size bytes.
+ * Looks at all gaps in the regions (reserved addresses) of the range's queue.  Replaces *best by
+ * the gap if it is better (choose ()). */
 static void
 find_gap (const TarnHeapRange *range, gsize size, TarnPlace *best)
 {

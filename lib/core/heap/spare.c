@@ -129,11 +129,12 @@ _tarn_heap_may_share (const TarnHeap *heap, gsize size)
          || get_left (heap, size, _tarn_heap_is_much (heap, size) ? 12 : 0) > 0;
 }
 
-/* Computes the size of the largest request that may take any free extent, even if the request
- * strands many bytes.  Returns
- * - G_MAXSIZE if the heap is very far from its limit;
- * - the limit divided by TARN_MUCH_SHARE if the heap is far from its limit;
- * - 0 otherwise: no request may take an extent if that strands many bytes. */
+/* Computes the size of the largest request that may take any free extent without a check of the
+ * bytes that it strands (leaves free in a segment that the heap then cannot return to upstream).
+ * The result depends on the heap's bytes or its peak, whichever is more:
+ * - below 1/16 of the limit (VERY_FAR_SHARE), or no limit: G_MAXSIZE, so no request needs the check
+ * - below 1/6 of the limit (FAR_SHARE): the limit divided by TARN_MUCH_SHARE
+ * - otherwise: 0, so every request needs the check */
 gsize
 _tarn_heap_get_max_unchecked (const TarnHeap *heap)
 {

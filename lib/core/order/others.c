@@ -236,10 +236,14 @@ give_unrecorded (TarnPool *pool, const TarnQueue *queue, TarnEvent *event)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Sets @event as the event of the blocks in a queue's share (free lists) that requests of other
- * queues want.  Moves these blocks to the recorded bins, the free lists of blocks with events.  If
- * the pool exceeds its bound on cached bytes and could not record an event on the queue before,
- * sets the event in all blocks of the share, and moves all of them. */
+/* Gives @event, which the caller is going to record on @queue, to cached blocks of the queue: those
+ * that requests of other queues want.  Moves these blocks from the queue's share to the recorded
+ * bins, the free lists of blocks that have events.
+ *
+ * If an earlier attempt to record an event on the queue failed, some cached blocks of the queue
+ * still lack an event.  These blocks get @event too.  If the pool also exceeds its bound on cached
+ * bytes, all other blocks of the share get @event, so that the pool can return them to upstream
+ * when the event has completed. */
 static void
 give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {

@@ -76,7 +76,8 @@ frees_on_queue (TarnPool *pool, gboolean is_wanted)
 
 /* Returns the event that covers the commands on @queue, and records it if @events does not have it
  * yet.  @events maps queues to the events recorded so far.  If the backend does not keep queues
- * alive, one event covers all queues.  Returns NULL if the event cannot be recorded. */
+ * alive, one event covers all queues (event_record_all ()).  Returns NULL if the event cannot be
+ * recorded. */
 static TarnEvent *
 ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
 {
@@ -164,9 +165,10 @@ record_block (TarnPool *pool, GHashTable *events, TarnBlock *block)
 }
 
 /* Records the events for which the host must wait before the pool returns the blocks in the list
- * @blocks to upstream.  Records one event for each queue, or one event for all queues if the
- * backend does not keep queues alive.  If an event cannot be recorded, _tarn_pool_give_back_used ()
- * tries again, and reports the error. */
+ * @blocks to upstream.  Usually records one event on each queue that uses the blocks.  If the
+ * backend does not keep queues alive, the program may have destroyed some of these queues.  Then
+ * records a single event, which covers all queues of the backend (event_record_all ()).  If an
+ * event cannot be recorded, _tarn_pool_give_back_used () tries again, and reports the error. */
 void
 _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted)
 {

@@ -129,12 +129,13 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 /* Functions whose callers do not hold the pool's lock */
 
 /* The thing for which a queue, or the host, has to wait before it can use a block that another
- * queue has used: nothing, an event that is timely, or an event that is late. */
+ * queue has used. */
 typedef enum
 {
   NOTHING,
-  A_TIMELY_EVENT,
-  A_LATE_EVENT /* a late event, or an event that is not recorded yet */
+  A_TIMELY_EVENT, /* an event that the block's free recorded */
+  A_LATE_EVENT    /* an event that is not recorded yet, or that was recorded at another time and may
+                     also cover commands after the free */
 } Obstacle;
 
 static Obstacle

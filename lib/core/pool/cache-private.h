@@ -266,7 +266,9 @@ struct _TarnCache
 /* Functions of caches.c, cache.c and count.c.  The callers of _tarn_pool_init_caches (),
  * _tarn_pool_lock () and _tarn_pool_free_caches () must not hold the pool's lock. */
 void _tarn_pool_init_caches (TarnPool *pool);
-TarnCache *_tarn_pool_lock (TarnPool *pool); /* takes the pool's lock, and keeps it */
+/* Takes the pool's lock.  Returns the calling thread's cache, or NULL if the thread can have none
+ * now. */
+TarnCache *_tarn_pool_lock (TarnPool *pool);
 void _tarn_pool_free_caches (TarnPool *pool);
 /* The caller of _tarn_pool_sum () holds the pool's lock and has stopped the pool's read sections,
  * or runs in a child of fork (). */

@@ -99,10 +99,13 @@ begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Starts the free of @block.  Stores in *goes the block that returns to its arena, and sets its
- * state to ENDING (begin_to_go ()).  *goes is NULL if no block returns.  Otherwise the caller asks
- * upstream to release the part of *goes (its object, such as a sub-buffer).  If the caller has to
- * take the pool's lock instead, returns FALSE and does nothing. */
+/* Starts the free of @block.  Stores in *goes the block whose memory is to return to its arena:
+ * usually @block, but if the thread's cache keeps @block for the next request, the block that it
+ * kept until now, or NULL if it kept none (begin_to_go ()).  The state of *goes is ENDING
+ * afterwards.  The caller then asks upstream to release the part of *goes (its object, such as a
+ * sub-buffer), and calls _tarn_pool_go_without_part ().
+ *
+ * Returns FALSE, and frees nothing, if the caller has to take the pool's lock to free @block. */
 gboolean
 _tarn_pool_begin_to_go (TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {

@@ -259,7 +259,9 @@ refuse_name (const Resolver *resolver, const gchar *noun, const TarnSelectionNam
 
 /* Returns TRUE if a name in a selection is that of a kind of platform, such as "cuda".  The kind
  * must be in the list of kinds (selection-kinds.c), or the kind of one of the caller's platforms.
- * Returns FALSE for "opencl", for a name in quotation marks, and in PyOpenCL's syntax. */
+ * Returns FALSE for "opencl", because a selection names an OpenCL platform by its index or its
+ * name.  Returns FALSE also for a name in quotation marks, and in PyOpenCL's syntax, which has no
+ * kinds. */
 static gboolean
 names_kind (const Resolver *resolver, const TarnSelectionName *name)
 {
