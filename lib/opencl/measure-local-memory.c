@@ -63,8 +63,9 @@ typedef struct
   cl_mem results;
   guint lanes;  /* the number of lanes; a power of two */
   size_t items; /* the number of work items; a multiple of lanes */
-  /* bytes of local memory of a launch; the same number for all patterns, so that the device is set
-   * up only once */
+  /* The bytes of local memory that each launch of the kernel has: enough for every pattern.  All
+   * launches have the same number, because a device may have to be reconfigured when the number
+   * changes, and that would take time in some launches. */
   guint local_bytes;
   guint steps;
 } Bench;

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Pieces: large buffers of the driver, which a heap divides into blocks.  Each buffer of the
- * program is a sub-buffer of a piece, at the place of a block.  The address of a block is not a
+ * program is a sub-buffer of a piece, and lies within one block.  The address of a block is not a
  * device address: its high bits are the number of the block's piece, and its low bits the block's
  * offset in the piece, in bytes. */
 
@@ -360,7 +360,8 @@ piece_free (gpointer user_data, TarnMemory memory, gsize size)
 
 /* Functions that read and fill memory, for TARN_DEBUG */
 
-/* A place in a piece, and the queue for the layer's commands at this place. */
+/* A byte of a piece (a large buffer of the driver), from which the layer reads or fills memory, and
+ * the queue on which it does so. */
 typedef struct
 {
   cl_command_queue queue;
@@ -368,8 +369,9 @@ typedef struct
   gsize offset; /* bytes from the start of the piece */
 } Place;
 
-/* Finds the place in a piece that is @offset bytes after the start of @memory.  Returns FALSE with
- * an error if the layer has no queue. */
+/* Finds the piece and the offset in it of the byte that is @offset bytes after the start of
+ * @memory, and a queue of the layer.  Stores them in *place.  Returns FALSE with an error if the
+ * layer has no queue. */
 static gboolean
 find_place (const LayerSource *source, TarnMemory memory, gsize offset, Place *place,
             GError **error)

@@ -40,8 +40,9 @@ fake_unlock (TarnMutex **locked)
   _tarn_mutex_unlock (*locked);
 }
 
-/* Takes the lock before fork (), so that no other thread holds it at the fork.  Then the child can
- * release the lock, and answer a test's questions. */
+/* Takes the lock before fork ().  If another thread held it at the fork, it would stay locked in
+ * the child for ever.  A test may call functions in the child that take the lock, for example to
+ * ask the fake driver about its state. */
 static void
 before_fork (void)
 {
