@@ -5,9 +5,9 @@
 
 #include "counter.h"
 
-#define PART_ALIGNMENT 128 /* bytes */
+#define PART_ALIGNMENT 128 /* the alignment of sub-buffers in bytes, if the options set none */
 #define MAX_PART_ALIGNMENT 4096
-#define MAX_METERED (G_MAXSIZE / 4) /* bytes */
+#define MAX_METERED (G_MAXSIZE / 4) /* the most bytes that a meter counts (meter_add ()) */
 
 /* The most bytes of virtual memory that a counter without a budget has: 16 TiB, more than any
  * device.  For a huge request, a heap maps one segment after another until the counter refuses

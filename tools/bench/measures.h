@@ -40,7 +40,8 @@ typedef struct
 
 typedef struct _Measure Measure;
 
-/* A measure: a measurement that runs for each kind of memory of each device (a source). */
+/* A measure: a kind of measurement.  The benchmark runs it for each source: a source is a kind of
+ * memory of one device. */
 struct _Measure
 {
   const gchar *name; /* the name for --measure, which selects all measures of this name */

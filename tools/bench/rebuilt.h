@@ -56,8 +56,10 @@ void rebuilt_clear (Rebuilt *self);
 gboolean rebuilt_make (Rebuilt *self, guint object, GError **error);
 gboolean rebuilt_make_all (Rebuilt *self, GError **error);
 
-/* Sets the budget of the counter that stands for a backend to @room->bytes.  Does nothing if the
- * backend's room never varied, or if the memory is a device's. */
+/* Sets the budget of the counter that stands for a recorded backend to @room->bytes, the most bytes
+ * that the backend could have allocated from this step on.  Does nothing if this number never
+ * varied, because the counter then has a constant budget.  Also does nothing if the replay uses a
+ * device's memory, because then there are no counters. */
 void rebuilt_set_room (Rebuilt *self, const Room *room);
 
 /* Saves the counters of an object, and releases the object. */

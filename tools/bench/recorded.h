@@ -43,8 +43,8 @@ typedef struct
   /* Bytes of an allocator.  given: allocated now.  most_given: the highest value of given.
    * least_refused: the smallest value that given would have reached with a refused request. */
   guint64 given, most_given, least_refused;
-  /* The most bytes that the allocator can have allocated at a time, judged by its latest calls.  0:
-   * unknown, because it has not refused a request yet. */
+  /* The most bytes that the allocator can have allocated at the same time, judged by its latest
+   * calls.  0: unknown, because it has not refused a request yet. */
   guint64 room;
 } RecordedObject;
 
@@ -89,8 +89,8 @@ typedef struct
   guint16 queue;
 } Reach;
 
-/* A change of a backend's room.  From this step on, the backend can allocate at most this many
- * bytes at a time. */
+/* A change of a backend's room, the most bytes that it can have allocated at the same time.  The
+ * new room holds from this step on. */
 typedef struct
 {
   guint32 step;

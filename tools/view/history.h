@@ -84,7 +84,7 @@ enum
   HISTORY_N_COLUMNS
 };
 
-/* A history: the columns and lists of a page. */
+/* A history: the data of a recording, as a page needs them to draw the recording. */
 typedef struct
 {
   Column columns[HISTORY_N_COLUMNS];

@@ -31,8 +31,8 @@ void recording_writer_add_extent (RecordingWriter *self, const RecordedEvent *ev
 void recording_writer_add_part (RecordingWriter *self, const RecordedEvent *event);
 /* Adds a block.  The kind of @event is BLOCK, for a block that exists when the recording begins, or
  * MISS, for a request that gets a new block.  Uses the members time, thread, object, queue, tag,
- * stack, block, size, alloc_size and address of @event; for a BLOCK also other.  Times must not
- * decrease. */
+ * stack, block, size, alloc_size and address of @event.  If the kind is BLOCK, also uses the member
+ * other: TRUE if the block is in use, FALSE if a pool has cached it.  Times must not decrease. */
 void recording_writer_add_block (RecordingWriter *self, const RecordedEvent *event);
 
 /* Ends the recording at @time, and opens it.  Nothing can be added any more.  Errors name @name

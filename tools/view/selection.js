@@ -186,7 +186,8 @@ class Selection {
   }
 }
 
-/* Returns an array with the greatest number.  Math.max () cannot take long lists. */
+/* Returns [max]: an array whose only element is the greatest of @numbers, or 0 if there is none.
+ * Math.max (...numbers) fails if there are too many numbers. */
 function maxima(numbers) {
   let most = 0;
   for (const number of numbers)
