@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Shows the lives at a moment, in groups: at the peak, at the cursor, and at the end (leaks).  A life is
- * a block from its request to its free, or an extent or a piece of a heap. */
+ * a block from its request to its free, or an extent or a segment (a piece) of a heap. */
 
 const MAX_ROWS = 300, MAX_LIVES = 8;
 

@@ -6,7 +6,7 @@
 const N_LONGEST = 25;
 const LANE_COLORS = { wait: 'bad', allocated: 'accent', freed: 'accent', mark: 'held', oom: 'bad', 'at-limit': 'bad', fail: 'bad', lost: 'bad' };
 
-/* Lists the calls of each kind, for the chosen objects.  @objects is null: for all objects. */
+/* Lists the calls of each kind that the objects in @objects made, or of all objects if it is null. */
 function chooseCalls(trace, objects) {
   const lanes = new Map(), chosen = new Uint8Array(trace.meta.objects.length).fill(objects === null ? 1 : 0);
   for (const it of objects || [])

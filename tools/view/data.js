@@ -3,10 +3,10 @@
  *
  * Decodes the page's data: columns of numbers (column.h), from which a trace is made.
  *
- * A life is a block from its request to its free, or an extent or a piece of a heap.  A moment is the
- * number of an event at which a life begins or ends.  It stands for the state after that event; -1
- * stands for the state before all events.  A life is alive at moment k if begun[life] <= k <
- * ended[life]. */
+ * A life is a block from its request to its free, or an extent or a segment (a piece) of a heap.  A
+ * moment is the number of an event at which a life begins or ends.  It stands for the state after that
+ * event; -1 stands for the state before all events.  A life is alive at moment k if
+ * begun[life] <= k < ended[life]. */
 
 'use strict';
 
@@ -158,7 +158,7 @@ class Trace {
     return !!frame && /^libtarn[-.]/.test(baseName(frame[2]));
   }
 
-  /* Names the innermost frame that is not Tarn's. */
+  /* Returns the name of the innermost function of a stack that is not one of Tarn's. */
   stackOwner(stack) {
     const frames = this.meta.stacks[stack] || [];
     const owner = frames.find(it => !this.isOwnFrame(it)) || frames[0];

@@ -4,8 +4,8 @@
  * Shows a heap's memory at a moment: its segments (pieces), the extents in them, and free
  * ranges. */
 
-/* Maps a heap at a moment: its pieces by address, the extents in them, and the ranges without an
- * extent, across adjacent pieces. */
+/* Maps a heap at a moment: its segments by address, the extents in them, and the ranges without an
+ * extent.  Such a range may lie across adjacent segments. */
 function mapHeap(trace, heap, moment) {
   const pieces = [], extents = [];
   for (let life = 0; life < trace.nLives && trace.begun[life] <= moment; life++)
@@ -19,7 +19,7 @@ function mapHeap(trace, heap, moment) {
     free: holes.reduce((sum, it) => sum + it.size, 0), largest: holes.reduce((most, it) => Math.max(most, it.size), 0) };
 }
 
-/* Merges adjacent pieces of the same queue. */
+/* Merges adjacent segments of the same queue to regions. */
 function joinPieces(trace, pieces) {
   const regions = [];
   for (const life of pieces) {
@@ -167,7 +167,7 @@ const heapView = {
     this.drawBounds(trace, context, line, y, bar, left, scale);
   },
 
-  /* Draws the boundaries of pieces within a region. */
+  /* Draws the boundaries of segments within a region. */
   drawBounds(trace, context, line, y, bar, left, scale) {
     context.fillStyle = theme.mark;
     for (const life of line.region.pieces) {

@@ -9,8 +9,10 @@
 
 const livesView = {
   magnification: 1,
-  image: null, /* the pixels, as words */
-  ids: null,   /* for each pixel: life + 1, -(color + 1) of the rest, or 0 */
+  image: null, /* the pixels: a word of 32 bits each */
+  /* A number for each pixel: life + 1 if it shows a life; -(color + 1) if it shows lives of one colour
+   * that are too small to be drawn one by one; 0 if it shows nothing. */
+  ids: null,
   hovered: -1,
 
   draw(app) {
@@ -153,7 +155,7 @@ const livesView = {
     }
   },
 
-  /* Names the groups that have a colour. */
+  /* Returns the name of the group that has a colour, or the number of such groups, as "3 groups". */
   restName(app, color) {
     const { order, colorOf } = app.selection.rank(app.by), groups = order.filter(it => colorOf[it] === color);
     return groups.length === 1 ? GROUPINGS[app.by].name(app.trace, groups[0]) : formatCount(groups.length) + ' groups';

@@ -95,7 +95,7 @@ class Selection {
   }
 
   /* Gets the managed bytes over time: those that pools have from their upstreams, or the bytes of a
-   * heap's pieces. */
+   * heap's segments. */
   get managed() {
     return this.managedSteps ??= this.isHeap ? this.followPieces() : this.followManaged();
   }
