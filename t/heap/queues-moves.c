@@ -211,6 +211,51 @@ test_turns (QueuesFixture *fixture, gconstpointer unused)
     tarn_block_free (blocks[i]);
 }
 
+static gint64
+get_same_time (void)
+{
+  return G_TIME_SPAN_SECOND;
+}
+
+/* Many queues, each with a window of blocks of its own.  Each move of virtual memory makes the
+ * threads of all queues wait, so the heap makes fewer of them than with one queue. */
+static void
+test_windows (QueuesFixture *fixture, gconstpointer data)
+{
+  g_autoptr (GRand) random = g_rand_new_with_seed (1);
+  TarnBlock *blocks[16][64] = { { NULL } };
+  gpointer queues[16];
+  guint64 moves;
+
+  if (!((const QueuesWay *) data)->is_virtual)
+    {
+      g_test_skip ("parts do not move");
+      return;
+    }
+  tarn_clock_set (get_same_time);
+  for (guint i = 0; i < G_N_ELEMENTS (queues); i++)
+    queues[i] = tarn_testing_queue_new (fixture->queues, TRUE);
+  for (guint i = 0; i < 100000; i++)
+    {
+      guint place = (guint) g_rand_int_range (random, 0, 16);
+      TarnBlock **block = &blocks[place][g_rand_int_range (random, 0, 64)];
+      gsize size = (gsize) 256 << g_rand_int_range (random, 0, 14);
+
+      tarn_block_free (*block);
+      size += (gsize) g_rand_int_range (random, 0, (gint32) size);
+      *block = tarn_pool_allocate_ordered (fixture->pool, size, queues[place], NULL);
+      if (i % 64 == 0)
+        tarn_testing_queues_run_all (fixture->queues);
+    }
+  moves = queues_get_heap_stats (fixture).moves;
+  g_test_message ("%" G_GUINT64_FORMAT " moves", moves);
+  g_assert_cmpuint (moves, <=, 140);
+  tarn_clock_set (NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (queues); i++)
+    for (guint j = 0; j < 64; j++)
+      tarn_block_free (blocks[i][j]);
+}
+
 /* A vector that grows again and again needs the same segments each time.  After some rounds the
  * heap keeps them. */
 static void
@@ -318,6 +363,7 @@ main (int argc, char **argv)
   queues_add ("moves-on", test_moves_on);
   queues_add ("moves-refused", test_moves_refused);
   queues_add ("turns", test_turns);
+  queues_add ("windows", test_windows);
   queues_add ("growing-vectors", test_growing_vectors);
   queues_add ("slow-vector", test_slow_vector);
   queues_add ("fills-holes", test_fills_holes);
