@@ -110,10 +110,10 @@ _tarn_use_clear_event (TarnPool *pool, TarnUse *use)
     _tarn_event_unref (pool, g_steal_pointer (&use->event));
 }
 
-/* Returns TRUE if @use, the use of @block by a queue, needs an event.  This is so if the use has no
- * event.  It is also so if the block is cached and the use's event is not recorded yet, because
- * recording may still fail.  If the block is still being freed, the free is recording the event,
- * and the use needs no other event. */
+/* Returns TRUE if @use, the use of @block by a queue, needs an event.  A use without an event needs
+ * one.  A use whose event is not recorded yet needs another event if the block is cached, because
+ * recording may still fail.  If the block is still being freed, the use must keep its event,
+ * because the free is recording this event without the lock. */
 static gboolean
 needs_event (const TarnBlock *block, const TarnUse *use)
 {

@@ -418,7 +418,8 @@ forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
       give_back_share (pool, queue);
     }
   _tarn_mutex_lock (&pool->lock);
-  /* Remove the arenas again, because another thread may have added them to the table meanwhile. */
+  /* Another thread may have added the queue's arenas to the table after this thread removed them
+   * above and released the lock, so remove them a second time. */
   _tarn_pool_drop_met (pool, queue->handle);
   is_used = queue->n_refs > 1;
   if (!is_used)

@@ -71,9 +71,10 @@ probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBloc
     probe_served (pool, size, handle, block, block->is_hit);
 }
 
-/* Serves a request from the thread's cache in the cases that the fast path excludes: blocks are
- * traced, or the read section needs a fence (because the system has no membarrier (), or the pool
- * redirects requests).  Returns NULL if the caller has to take the lock. */
+/* Serves a request from the thread's cache in the cases that the fast path excludes.  In these
+ * cases blocks are traced, or the read section needs a fence: the system has no membarrier (), or
+ * the pool has a redirect function (redirect.c).  Returns NULL if the caller has to take the lock.
+ */
 static __attribute__ ((noinline)) TarnBlock *
 take_unusually (TarnPool *pool, gsize size, gpointer handle)
 {
@@ -473,7 +474,7 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
  *   @alignment.
  * - The memory is any other handle, and the pool is not debugged (TARN_DEBUG).
  * - The memory is any other handle, the pool is debugged, and @alignment is at most the backend's
- *   part_alignment.  (In a debugged pool, the memory begins after a margin.) */
+ *   part_alignment.  (In a debugged pool, guard bytes precede the memory.) */
 static gboolean
 is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
 {
@@ -489,7 +490,7 @@ is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
 
 /* Returns TRUE if allocate_aligned () can allocate memory for a pool.  This is so if the pool is
  * over a heap.  It is also so if the pool is debugged (TARN_DEBUG) and its memory is a handle: the
- * margin before the memory then has as many bytes as the alignment. */
+ * number of guard bytes before the memory is then a multiple of the alignment. */
 static gboolean
 can_align (const TarnPool *pool)
 {

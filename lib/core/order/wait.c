@@ -119,8 +119,8 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
     return;
   _tarn_block_clear_uses (pool, block);
   g_assert (queue == NULL || queue->n_refs > 0);
-  /* The pool does not ask the heap to which queue it has assigned the memory.  So assume that it
-   * has assigned the memory to another queue than this one. */
+  /* The heap may have assigned the memory to another queue than @queue.  The pool does not ask the
+   * heap, but assumes that this is so. */
   block->is_away = pool->heap != NULL && queue != NULL;
   if (queue != NULL)
     _tarn_block_add_use (block, queue);
