@@ -134,7 +134,8 @@ get_missing (const TarnHeapRange *range, gsize size)
 }
 
 /* Makes sure that a range has free addresses at its end for a request.  If the range has too few,
- * reserves a region of addresses, and releases the heap's lock meanwhile. */
+ * releases the heap's lock, reserves a new region of addresses for the range, and takes the lock
+ * again. */
 static gboolean
 ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
 {
@@ -308,7 +309,8 @@ move_quiet (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece, GErr
 
 /* Moves an idle segment to a place of a range of its queue, although the queue's commands may still
  * use the segment at its old address.  The segment stays mapped there as well.  If upstream refuses
- * to map a segment twice, the segment does not move, and the heap never tries such a move again. */
+ * to map a segment twice, the segment does not move, and the heap makes no more moves of this kind
+ * (TarnHeap.refuses_aliases). */
 static void
 move_unquiet (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece)
 {
@@ -338,7 +340,7 @@ move_unquiet (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece)
 
 /* Moves an idle segment to a place.  Returns TRUE if the caller should search the range again.  The
  * result is TRUE even if the segment did not move because upstream refused to map it twice
- * (move_unquiet ()). */
+ * (move_unquiet ()): the caller then tries other memory. */
 static gboolean
 move (TarnHeapRange *range, TarnPlace *place, TarnPiece *piece, GError **error)
 {
