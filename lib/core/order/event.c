@@ -150,8 +150,9 @@ _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error)
 }
 
 /* Sets the event of a use of a block to the backend's event @handle.  The event is late: it was not
- * recorded by the block's free.  If the use already has an event, because another thread has made
- * the pool forget the queue meanwhile, keeps that event, and drops the new one. */
+ * recorded by the block's free.  While this thread recorded the event, another thread may have made
+ * the pool forget the queue, and so have given the use an event.  In this case, keeps that event,
+ * and drops the new one. */
 static void
 set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
 {

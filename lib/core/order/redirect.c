@@ -68,7 +68,8 @@ note_server (const TarnPool *pool, TarnPool *other)
 }
 
 /* Returns a pool's redirect function, with a reference.  The caller calls the function and then
- * drops the reference.  Returns NULL if the program has removed the function meanwhile. */
+ * drops the reference.  Returns NULL if the pool has no redirect function any more, because the
+ * program may remove it at any time. */
 static TarnRedirect *
 begin_call (TarnPool *pool)
 {

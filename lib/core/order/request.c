@@ -166,9 +166,9 @@ allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gbo
 }
 
 /* Allocates a block from upstream for a request that no cached block serves.  The request's queue
- * then waits for the queue on which the backend makes fresh memory ready.  If memory has run out,
- * takes a block that was freed meanwhile instead, if there is one.  The request's queue then waits
- * for the queues that used this block.
+ * then waits for the queue on which the backend makes fresh memory ready.  If upstream has run out
+ * of memory, but another thread has just freed a block of the size, takes this block instead.  The
+ * request's queue then waits for the queues that used the block.
  *
  * Looks up the queue for fresh memory before it allocates, because the lookup may fail.  If the
  * lookup failed after the allocation, the pool would cache the new block as idle, although the

@@ -199,7 +199,9 @@ await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queu
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
   pool->stats.queue_waits++;
-  pool->store.has_done = TRUE; /* cached blocks may have the same event, which may have completed */
+  /* Cached blocks may have the same event, so let the pool search for blocks whose events have
+   * completed. */
+  pool->store.has_done = TRUE;
   _tarn_mutex_unlock (&pool->lock);
   return TRUE;
 }
