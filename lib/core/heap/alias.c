@@ -15,10 +15,11 @@
 
 #include "heap/heap-private.h"
 
-/* Returns TRUE if an idle segment can move to a range (a set of segments of one queue) now.  No
- * segment can move while upstream forbids moves.  A segment that no command uses can move to any
- * range.  A segment that commands may still use can move only within its queue, not to the range
- * for small requests, and only if upstream can map the segment at two addresses. */
+/* Returns TRUE if an idle segment can move to a range (a set of segments of one queue) now:
+ * - While upstream forbids moves (_tarn_heap_stays ()), no segment can move.
+ * - A segment that no command uses can move to any range.
+ * - A segment that commands may still use can move only to a range for large requests of its own
+ *   queue, and only if upstream can map the segment at two addresses. */
 gboolean
 _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range)
 {

@@ -26,8 +26,8 @@
 #define PEAK_SHARE 1024
 
 /* A thread in a read section asks the heap to record an event on an arena's queue only after
- * threads have taken at least TAKEN_PER_EVENT extents from the arena.  (note_taken () has the other
- * conditions.)  Then threads count from 0 again. */
+ * threads have taken at least TAKEN_PER_EVENT extents from the arena since a thread last asked.
+ * (note_taken () has the other conditions.) */
 #define TAKEN_PER_EVENT 512
 
 /* The heap adds arenas to a queue if MANY_WAITS of TAKES_OF_WAITS requests to one of the queue's
@@ -36,10 +36,11 @@
 #define MANY_WAITS 128
 #define TAKES_OF_WAITS 1024
 
-/* An arena gets segments from the queue's other arenas after it had no extent for FIRST_POOR
- * requests, if these were at least one in POOR_SHARE of its requests.  The moved segments may not
- * help.  So after each move, twice as many requests must find no extent before the arena gets
- * segments again.  The number doubles at most MAX_SHARED times. */
+/* An arena is poor if at least FIRST_POOR of its recent requests found no extent in it, and at
+ * least one request in POOR_SHARE was of this kind.  A poor arena gets segments from the queue's
+ * other arenas.  The moved segments may not help.  So after each move, it takes twice as many
+ * requests without an extent until the arena counts as poor again.  The number doubles at most
+ * MAX_SHARED times. */
 #define FIRST_POOR 32
 #define MAX_SHARED 10
 #define POOR_SHARE 16
@@ -74,16 +75,16 @@ _tarn_arena_relieve (TarnArena *arena)
   _tarn_queue_add_arenas (arena->queue);
 }
 
-/* Returns TRUE if an arena has had no extent for many requests.  The arena should then get segments
- * from the queue's other arenas. */
+/* Returns TRUE if an arena is poor: so many of its requests found no extent in it (FIRST_POOR) that
+ * it should get segments from the queue's other arenas. */
 static inline gboolean
 is_poor (const TarnArena *arena)
 {
   return arena->n_poor >= (guint) FIRST_POOR << arena->n_shared;
 }
 
-/* Moves segments from the queue's other arenas to @arena, if many requests found no extent in
- * @arena. */
+/* Moves segments from the queue's other arenas to @arena, if @arena is poor, that is, if many
+ * requests found no extent in it. */
 static void
 enrich (TarnArena *arena)
 {
@@ -164,8 +165,8 @@ _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
   if (queue != NULL)
     {
       queue->n_calls++;
-      /* Make the call of _tarn_queue_record_if_idle () below ask the driver, and record an event if
-       * needed: most calls only count n_passed. */
+      /* Only every n-th call of _tarn_queue_record_if_idle () asks the driver and records an event:
+       * a call that finds a multiple of n in n_passed.  So set n_passed to 0 for the call below. */
       queue->n_passed = 0;
       _tarn_queue_note_thread (queue);
       arena = _tarn_queue_get_arena (queue);

@@ -46,20 +46,20 @@
 #define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 4
 
-/* A pool raises TarnHeapChurn.turns, the number of queues that alternately need memory.  With each
- * TIME_STEP that passes, the number falls by turns / TURNS_FALL, rounded up. */
+/* TarnHeapChurn.turns is the number of queues that need memory by turns.  A pool raises it, and it
+ * falls as time passes: with each TIME_STEP by turns / TURNS_FALL, rounded up. */
 #define TURNS_FALL 8
 
-/* A request may need more room than the usual bound.  Every BEYOND-th of these requests may exceed
- * that bound: the room may then grow by up to EXTRA_PEAKS times the heap's peak.  This holds only
- * for heaps with more than two arenas, which usually have several queues.  If the queues take
- * turns, each reaches its own peak at another time.  Each queue needs memory for its own peak, and
- * the sum of these peaks can be EXTRA_PEAKS times the heap's peak. */
+/* In a heap with more than two arenas, every BEYOND-th request that needs more room than the usual
+ * bound may exceed the bound: the room may then grow by up to EXTRA_PEAKS times the heap's peak.  A
+ * heap with more than two arenas usually has several queues.  If these queues take turns, each
+ * reaches its own peak at another time, but needs memory for this peak.  The sum of these peaks can
+ * be EXTRA_PEAKS times the heap's peak. */
 #define BEYOND 8
 #define EXTRA_PEAKS 2
 
-/* The time in microseconds after which the heap's room (the bytes that it may have above its peak)
- * loses half of its growth, if no request has needed moves or flushes. */
+/* If no request needs moves or flushes for HALF_LIFE microseconds, the heap's room (the bytes that
+ * it may have above its peak) loses half of what it has grown. */
 #define HALF_LIFE (10 * G_TIME_SPAN_SECOND)
 
 void
@@ -121,10 +121,11 @@ go_beyond (TarnHeap *heap, guint64 extra)
          && extra <= EXTRA_PEAKS * (guint64) heap->stats.peak_used_bytes;
 }
 
-/* Lets the heap's room grow.  The room is the number of bytes that the heap may have above its peak
- * of bytes in use.  It grows by the @missing bytes of a request, plus the bytes that the heap
- * already has above @target.  @target: the bytes that the heap may have if its room does not grow.
- * Returns FALSE if the room would exceed its bound. */
+/* Lets the heap's room grow, so that the heap may get @missing more bytes for a request.  The room
+ * is the number of bytes that the heap may have above its peak of bytes in use.  @target is the
+ * number of bytes that the heap may have if its room does not grow.  If the heap already has more
+ * than @target, the room grows by the excess, too.  Returns FALSE if the room would exceed its
+ * bound. */
 static gboolean
 add_room (TarnHeap *heap, gsize missing, gsize target)
 {

@@ -147,7 +147,8 @@ split (TarnArena *arena, TarnExtent *extent, gsize size)
 static inline TarnExtent *
 join (TarnArena *arena, TarnExtent *left, TarnExtent *right)
 {
-  /* Index the array both instead of branching, because processors could not predict the branch. */
+  /* Choose by an index into an array, not by a branch, because processors could not predict the
+   * branch. */
   gboolean right_stays = left->size < right->size;
   TarnExtent *both[] = { left, right };
   TarnExtent *stays = both[right_stays], *goes = both[!right_stays];
@@ -656,8 +657,8 @@ _tarn_heap_get_idle_bytes (const TarnHeap *heap)
   return bytes;
 }
 
-/* Adds up the free bytes in the ranges for huge requests (grow-parts.c), without the bytes of idle
- * segments. */
+/* Computes the number of stranded bytes in the ranges for huge requests (grow-parts.c): free bytes
+ * in segments that are in use, and that the heap therefore cannot return to upstream. */
 gsize
 _tarn_heap_get_stranded_by_huge (const TarnHeap *heap)
 {

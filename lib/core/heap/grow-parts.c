@@ -50,16 +50,17 @@
 /* Constants for the usual size of a new segment.  Each arena (set of ranges) has a step, the number
  * of bytes by which the arena should grow (_tarn_arena_get_step ()).
  * - In the range for small requests, the segment has the step, but at most SMALL_PIECE_BYTES.
- * - In the range for large requests, the segment has the step, but at most LARGE_PIECE_BYTES, or
- *   the step divided by PIECE_SHARE if that is more than LARGE_PIECE_BYTES. */
+ * - In the range for large requests, the segment has the step if the step is at most
+ *   LARGE_PIECE_BYTES.  If the step is more, the segment has LARGE_PIECE_BYTES, or the step divided
+ *   by PIECE_SHARE, whichever is more. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define LARGE_PIECE_BYTES (128 * MIB)
 #define PIECE_SHARE 8
 
 /* The room of a heap is the bytes that it may have above its peak of bytes in use: MIN_ROOM plus
  * the peak divided by ROOM_SHARE.  A new segment may be larger than its request needs, if the heap
- * then exceeds the peak and the room by at most GROWTH_ROOM bytes.  The heap allows this excess
- * because a heap that grows usually goes on to grow. */
+ * then has at most GROWTH_ROOM bytes more than the sum of peak and room.  The heap allows this
+ * excess because a heap that grows usually goes on to grow. */
 #define MIN_ROOM (112 * MIB)
 #define ROOM_SHARE 48
 #define GROWTH_ROOM (64 * MIB)

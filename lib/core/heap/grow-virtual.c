@@ -23,11 +23,11 @@
  * serves. */
 #define MAX_SMALL_BYTES ((gsize) 256 << 10)
 
-/* The largest size of a fresh segment depends on the bytes that its arena (a set of ranges) will
- * have.  It is these bytes divided by PIECE_SHARE, but at least SMALL_PIECE_BYTES and at most
- * MAX_PIECE_BYTES.  Larger segments would seldom be idle, and smaller ones would need many driver
- * calls.  The size is a multiple of SMALL_PIECE_BYTES, so that blocks of, say, 16 or 128 MiB fill
- * segments completely. */
+/* Constants for the largest size of a fresh segment.  This size is the bytes of the arena (set of
+ * ranges), with the bytes that the request lacks, divided by PIECE_SHARE, but at least
+ * SMALL_PIECE_BYTES and at most MAX_PIECE_BYTES.  Larger segments would seldom be idle, and smaller
+ * ones would need many driver calls.  The size is a multiple of SMALL_PIECE_BYTES, so that blocks
+ * of, say, 16 or 128 MiB fill segments completely. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define MAX_PIECE_BYTES (32 * MIB)
 #define PIECE_SHARE 32
@@ -48,8 +48,8 @@
 
 /* The sizes in bytes of the regions (contiguous addresses) that the ranges for large and for small
  * requests reserve.  With 64-bit addresses, a large region has 256 GiB.  That is more than a
- * device's memory, and little enough for hundreds of queues.  With 32-bit addresses, a large region
- * has 512 MiB, an eighth of all addresses. */
+ * device's memory, and the address space has room for hundreds of such regions, one for each
+ * queue.  With 32-bit addresses, a large region has 512 MiB, an eighth of all addresses. */
 #define LARGE_REGION_BYTES ((gsize) ((guint64) 1 << (sizeof (gsize) > 4 ? 38 : 29)))
 #define SMALL_REGION_BYTES (LARGE_REGION_BYTES / 64)
 
@@ -134,7 +134,8 @@ get_missing (const TarnHeapRange *range, gsize size)
 }
 
 /* Makes sure that a range has free addresses at its end for a request.  If the range has too few,
- * reserves a region of addresses, and releases the heap's lock meanwhile. */
+ * releases the heap's lock, reserves a new region of addresses for the range, and takes the lock
+ * again. */
 static gboolean
 ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
 {
@@ -195,8 +196,9 @@ _tarn_range_clear (TarnHeapRange *range)
 
 /* Functions that add segments to a range, or move them there */
 
-/* Gets the place at the end of a range's region, for a request of @size bytes.  Call this only if
- * no free extent of the range is large enough. */
+/* Gets the place at the end of a range's region, where the heap can map segments for a request of
+ * @size bytes.  A place is a set of free addresses (TarnPlace).  Call this only if no free extent
+ * of the range is large enough for the request, so that some bytes are missing. */
 static TarnPlace
 get_place_at_end (const TarnHeapRange *range, gsize size)
 {
@@ -218,15 +220,16 @@ get_free_addresses_at (const TarnPlace *place)
   return (gsize) (place->end - place->start);
 }
 
-/* Computes the address where a segment of @size bytes is mapped at a place. */
+/* Computes the address where a segment of @size bytes is mapped at a place: at the start of the
+ * place's free addresses, or at their end. */
 static guint64
 get_address (const TarnPlace *place, gsize size)
 {
   return place->goes_down ? place->end - size : place->start;
 }
 
-/* Returns TRUE if a segment must stay where it is, because the request will use it together with
- * the segments that the heap maps at @place. */
+/* Returns TRUE if a segment must stay where it is: its free bytes are beside the free addresses of
+ * @place, and the request will use them together with the segments that the heap maps there. */
 static gboolean
 is_beside (const TarnPiece *piece, const TarnPlace *place)
 {
@@ -249,7 +252,8 @@ virtual_release (TarnHeap *heap, TarnPiece *piece)
   discard (heap, piece);
 }
 
-/* Maps a segment at a place.  If that fails, returns the segment's memory to upstream. */
+/* Maps a segment at a place (free addresses of a region).  If that fails, returns the segment's
+ * memory to upstream. */
 static gboolean
 map_at (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece, GError **error)
 {
@@ -288,7 +292,7 @@ note_move (const TarnHeapRange *range, const TarnPlace *place, const TarnPiece *
               get_address (place, piece->size), GPOINTER_TO_SIZE (range->arena->queue->handle));
 }
 
-/* Moves an idle segment, which no command uses, to a place. */
+/* Moves an idle segment, which no command uses, to a place (free addresses of a region). */
 static gboolean
 move_quiet (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece, GError **error)
 {
@@ -305,7 +309,8 @@ move_quiet (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece, GErr
 
 /* Moves an idle segment to a place of a range of its queue, although the queue's commands may still
  * use the segment at its old address.  The segment stays mapped there as well.  If upstream refuses
- * to map a segment twice, the segment does not move, and the heap never tries such a move again. */
+ * to map a segment twice, the segment does not move, and the heap makes no more moves of this kind
+ * (TarnHeap.refuses_aliases). */
 static void
 move_unquiet (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece)
 {
@@ -335,7 +340,7 @@ move_unquiet (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece)
 
 /* Moves an idle segment to a place.  Returns TRUE if the caller should search the range again.  The
  * result is TRUE even if the segment did not move because upstream refused to map it twice
- * (move_unquiet ()). */
+ * (move_unquiet ()): the caller then tries other memory. */
 static gboolean
 move (TarnHeapRange *range, TarnPlace *place, TarnPiece *piece, GError **error)
 {
@@ -447,7 +452,7 @@ choose_size (const TarnHeapRange *range, const TarnPlace *place, gsize size)
   return MIN (usual, get_free_addresses_at (place));
 }
 
-/* Allocates fresh memory, and maps it at a place. */
+/* Allocates a fresh segment of @size bytes from upstream, and maps it at a place. */
 static gboolean
 add (TarnHeapRange *range, const TarnPlace *place, gsize size, GError **error)
 {
@@ -640,10 +645,10 @@ find_place (const TarnHeapRange *range, gsize size, const TarnHeapAttempt *attem
   return place;
 }
 
-/* Returns TRUE if a request that found too little memory for a gap should try the end of the range
- * instead, and look at no other gap.  An idle segment that is larger than a gap cannot move there,
- * but can move to the range's end.  So the result is TRUE if the free bytes at the end, with all
- * idle segments that can move there, are enough for the request. */
+/* Returns TRUE if a request should look at no gap any more, and try the end of the range instead.
+ * The caller has found a gap, but too little memory for it.  An idle segment that is larger than
+ * the gap cannot move there, but can move to the range's end.  So the result is TRUE if the free
+ * bytes at the end, with all idle segments that can move there, are enough for the request. */
 static gboolean
 should_skip_gaps (const TarnHeapRange *range, gsize size)
 {
@@ -682,13 +687,15 @@ virtual_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError
   g_autoptr (GError) local = NULL;
   TarnPlace place;
 
-  _tarn_range_tidy (range); /* old regions may have no segments by now */
+  /* Release old regions here, because they may have no segments by now. */
+  _tarn_range_tidy (range);
   if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap, size))
     _tarn_heap_poll_events (range->heap);
   if (get_free_at_end (range) >= size)
-    return TRUE; /* another thread has freed bytes meanwhile */
-  /* Reserve addresses only now.  The heap's lock was released above, so another thread may have
-   * taken the free bytes at the range's end.  The request then needs more addresses. */
+    /* While the lock was released above, another thread has freed enough bytes there. */
+    return TRUE;
+  /* Reserve addresses only now.  While the lock was released above, another thread may also have
+   * taken free bytes at the range's end.  The request then needs more addresses. */
   if (!ensure_addresses (range, size, error))
     return FALSE;
   place = find_place (range, size, attempt);

@@ -119,13 +119,14 @@ _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
   return TRUE;
 }
 
-/* Makes the host wait for all queues if queues that the program no longer names have too many bytes
- * in idle segments (UNRECORDED_SHARE).  This is needed only if the backend has event_record_all ():
- * then the heap records an event on a queue only when the program names the queue, and without an
- * event an idle segment does not become quiet.  So without this wait, a program that uses a new
- * queue for each task would allocate until the driver has no memory left.  So would a program that
- * uses a new thread, with its own default stream, for each task.  Returns TRUE if the caller should
- * search the range again.  Waits at most once for each request. */
+/* Makes the host wait until no command uses idle segments, if queues that the program no longer
+ * names have too many bytes in such segments (UNRECORDED_SHARE).  Returns TRUE if the host has
+ * waited: the caller should then search the range again.  Waits at most once for each request.
+ *
+ * The wait is needed only if the backend has event_record_all ().  Then the heap records an event
+ * on a queue only when the program names the queue, and without an event no other queue can use the
+ * queue's idle segments.  So without the wait, a program that uses a new queue for each task, or a
+ * new thread with its own default stream, would allocate until the driver has no memory left. */
 static gboolean
 await_unrecorded (TarnHeap *heap, gsize size, TarnHeapAttempt *attempt)
 {

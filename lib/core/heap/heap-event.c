@@ -30,11 +30,11 @@
 #define PASSES 16
 #define PASSES_OF_ALIASES 4
 
-/* The heap assumes that the program will not name a queue again soon if two things are true: the
- * heap has added MANY_LATER other queues since it added this queue, and the queue's segments have
- * been idle for UNNAMED_TIME microseconds.  The host waits for queues if such queues have too much
- * idle memory (grow.c).  So it does not wait in a program that alternates between at most
- * MANY_LATER queues. */
+/* The heap assumes that the program no longer names a queue if two things are true: the heap has
+ * added MANY_LATER other queues since it added this queue, and the queue's segments have been idle
+ * for UNNAMED_TIME microseconds.  If such queues have too much idle memory, the host waits for them
+ * (grow.c).  So the host does not wait in a program that alternates between MANY_LATER or fewer
+ * queues. */
 #define MANY_LATER 288
 #define UNNAMED_TIME (20 * G_TIME_SPAN_MILLISECOND)
 
@@ -167,8 +167,8 @@ _tarn_queue_drop_events (TarnHeapQueue *queue)
 }
 
 /* Asks the driver which of a queue's events are done.  Begins with the oldest event, and stops at
- * the first event that is not done.  Read sections may be allowed afterwards, even if the caller
- * had forbidden them. */
+ * the first event that is not done.  Releases the heap's lock for each driver call, and does not
+ * forbid read sections when it takes the lock again. */
 static void
 ask (TarnHeapQueue *queue)
 {
@@ -223,8 +223,8 @@ _tarn_queue_has_idle (const TarnHeapQueue *queue)
  * If an earlier event is still pending, records no new event, because one pending event is enough
  * even for a queue that has much work to do.  Only every PASSES-th call for the queue (or every
  * PASSES_OF_ALIASES-th) does this; the other calls return at once.  The caller guarantees that the
- * queue is alive.  Read sections may be allowed afterwards, even if the caller had forbidden
- * them. */
+ * queue is alive.  The function may release the heap's lock, and then does not forbid read sections
+ * when it takes the lock again. */
 void
 _tarn_queue_record_if_idle (TarnHeapQueue *queue)
 {
@@ -333,9 +333,9 @@ _tarn_heap_poll_events (TarnHeap *heap)
   _tarn_heap_end_aliases (heap);
 }
 
-/* Counts the bytes of idle segments that no other queue can use until the program names their queue
- * again: commands may still use the segments, and the heap has recorded no event.  Leaves out
- * queues that the program may name again soon (MANY_LATER). */
+/* Counts the bytes of idle segments that only their own queue can use: commands may still use the
+ * segments, and the heap has recorded no event, because it can do so only when the program names
+ * the queue again.  Leaves out queues that the program may name again soon (MANY_LATER). */
 gsize
 _tarn_heap_count_unrecorded (const TarnHeap *heap)
 {

@@ -455,9 +455,12 @@ typedef struct
  * budget is spent, the heap may use extra memory instead. */
 typedef struct
 {
-  guint n_moves;   /* the number of requests that may still move segments, with one queue */
-  guint n_flushes; /* the number of requests that may still make pools flush thread caches */
-  gint64 at;       /* the time when both budgets last grew because time had passed */
+  /* The budget of moves.  A request that moves segments subtracts 1, or in virtual memory the
+   * number of queues (get_cost_of_moves ()). */
+  guint n_moves;
+  /* The budget of flushes: the number of requests that may still make pools flush thread caches. */
+  guint n_flushes;
+  gint64 at; /* the time when both budgets last grew because time had passed */
   /* The peak of bytes in use that the heap had when the budgets were last updated because of the
    * peak.  The next such update is due when the peak exceeds this value by PEAK_STEP or more
    * (churn.c). */
@@ -468,7 +471,7 @@ typedef struct
   /* The number of requests for which the field extra would have exceeded its usual bound, in a heap
    * with more than two arenas (go_beyond ()). */
   guint n_beyond;
-  guint turns; /* the number of queues that alternately need memory (_tarn_heap_note_turns ()) */
+  guint turns; /* the number of queues that need memory by turns (_tarn_heap_note_turns ()) */
 } TarnHeapChurn;
 
 /* The functions and constants that tell how a heap gets memory from upstream.  grow-virtual.c
@@ -611,9 +614,10 @@ struct _TarnHeap
   gsize full_bytes; /* a limit that the heap learnt when upstream refused memory (spare.c): the
                        bytes that the heap had, plus the bytes that upstream refused; G_MAXSIZE if
                        there is none */
-  gsize peak_lately; /* the peak of bytes in use since the time peak_at */
-  gsize peak_before; /* the peak of bytes in use in the period before peak_at */
-  gint64 peak_at;    /* the time when the present period of peak_lately began (spare.c) */
+  gsize peak_lately; /* the peak of bytes in use in the present period, which began at peak_at */
+  gsize peak_before; /* the peak of bytes in use in the period before the present one */
+  gint64 peak_at; /* the time when the present period began; a period lasts for idle_time or longer
+                     (spare.c) */
   TarnHeapChurn churn;
   gboolean refuses_aliases; /* TRUE if upstream failed to map a segment at a second address */
   gboolean is_short;   /* TRUE if upstream ran out of memory when the heap last grew; in a heap of
@@ -634,8 +638,8 @@ struct _TarnHeap
  * - TARN_ARENA_ROOM bytes for each arena (_tarn_heap_count_for_room ()) after the second, but at
  *   most the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE.  So this number is 0 in
  *   a heap that has only the arena of one queue and the arena for requests without a queue.
- * - TARN_ARENA_ROOM bytes for each queue that needs memory alternately with others
- *   (TarnHeapChurn.turns), or for each queue that the heap has not forgotten if these are fewer. */
+ * - TARN_ARENA_ROOM bytes for each of the queues that need memory by turns (TarnHeapChurn.turns),
+ *   or for each queue that the heap has not forgotten if these are fewer. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 
@@ -755,7 +759,7 @@ void _tarn_free_index_remove (TarnFreeIndex *index, TarnExtent *extent);
 TarnExtent *_tarn_free_index_take (TarnFreeIndex *index, gsize size);
 TarnExtent *_tarn_free_index_take_aligned (TarnFreeIndex *index, gsize size, gsize alignment);
 gboolean _tarn_free_index_may_have (const TarnFreeIndex *index,
-                                    gsize size); /* the caller needs no lock */
+                                    gsize size); /* _tarn_free_index_may_have () needs no lock */
 const TarnExtent *_tarn_free_index_get_largest (const TarnFreeIndex *index);
 
 /* Functions of heap-queue.c, for the heap's queues.  The caller holds the heap's lock.  The

@@ -260,9 +260,9 @@ make_forgotten (TarnHeapQueue *queue)
 
 /* Adds the backend's queue @handle to the heap.  The caller has a new reference to that queue,
  * which this function takes over.  Reuses the struct and the arenas of a forgotten queue if
- * possible.  If another thread has added @handle meanwhile, returns the struct that the other
- * thread made, and releases the caller's reference.  Releases the heap's lock during driver
- * calls. */
+ * possible.  If another thread has added @handle while the lock was released, returns the struct
+ * that the other thread made, and releases the caller's reference.  Releases the heap's lock during
+ * driver calls. */
 static TarnHeapQueue *
 meet (TarnHeap *heap, gpointer handle)
 {

@@ -83,8 +83,8 @@ take (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
 /* Allocates physical memory (a backing) of @size bytes from upstream.  If memory has run out,
  * returns the lender's idle segments to upstream and tries once more.  Does not return idle
  * segments that commands may still use, because the host would have to wait for these commands.
- * The second heap may serve a stream that is being captured, and during a capture the host must
- * not wait. */
+ * The host must not wait: the heap that borrows the memory may serve a stream that is being
+ * captured. */
 static gboolean
 take_or_give_back (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
 {

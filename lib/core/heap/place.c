@@ -20,10 +20,11 @@
 
 /* Constants that tell when the heap maps a request's memory apart from other memory, with free
  * addresses before and after it, so that the block can be larger the next time
- * (_tarn_range_find_place ()):
+ * (_tarn_range_find_place ()).  All of these must be true:
  * - The request has at least LEAST_APART bytes.
  * - The largest free extent lacks at most the request's bytes divided by NEARLY_SHARE.
- * - Fewer bytes are free at the range's end than the request's bytes divided by APART_FREE_SHARE.
+ * - Fewer bytes are free at the range's end than the request's bytes divided by APART_FREE_SHARE,
+ *   or the request would use a gap before a free extent.
  * - The region has free addresses for at least APART_SHARE times the request's bytes. */
 #define LEAST_APART (8 * MIB)
 #define NEARLY_SHARE 256
@@ -205,10 +206,11 @@ get_place_apart (const TarnHeapRange *range, gsize size, TarnPlace *place)
 /* Replaces *place, which is the end of a range's region, by a better place for a request of @size
  * bytes, if there is one: a gap where the request needs less memory, or a place apart.
  *
- * A place apart has free addresses before and after it.  The heap prefers such a place if a free
- * extent has nearly @size bytes, because a slightly larger request probably follows after the
- * program has freed this request's block.  At a place apart, that request needs only one small
- * segment more, even while commands still use old addresses of moved segments.
+ * A place apart has free addresses before and after it.  The heap chooses such a place if a free
+ * extent has nearly @size bytes, and no gap after a free extent makes the request need less
+ * memory.  The reason is that a slightly larger request probably follows after the program has
+ * freed this request's block.  At a place apart, that request needs only one small segment more,
+ * even while commands still use old addresses of moved segments.
  *
  * If the heap adds several segments for the request, only the first may be apart (@is_first):
  * otherwise segments could move to and fro between that place and a gap. */

@@ -34,8 +34,8 @@
 
 #include "heap/heap-private.h"
 
-/* A divisor of the heap's limit: all requests for much of the limit together may strand at most the
- * limit divided by STRANDED_SHARE. */
+/* A divisor of the heap's limit.  All requests for much of the limit together may strand (leave
+ * free, but not returnable to upstream) at most the limit divided by STRANDED_SHARE. */
 #define STRANDED_SHARE 64
 
 /* Divisors of the heap's limit.  The heap is far from its limit if its bytes and its peak are below

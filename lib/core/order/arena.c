@@ -58,7 +58,8 @@ adopt (TarnPool *pool, TarnCache *cache, const TarnMetQueue *met, TarnBlock *blo
   cache->latest_own = block;
 }
 
-/* Returns TRUE if a queue has no arenas, because it is out of order. */
+/* Returns TRUE if the pool's table of queues says that a queue is out of order: such a queue has no
+ * arenas. */
 static gboolean
 has_none (const TarnPool *pool, gpointer handle)
 {

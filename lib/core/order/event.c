@@ -110,10 +110,10 @@ _tarn_use_clear_event (TarnPool *pool, TarnUse *use)
     _tarn_event_unref (pool, g_steal_pointer (&use->event));
 }
 
-/* Returns TRUE if @use, the use of @block by a queue, needs an event.  This is so if the use has no
- * event.  It is also so if the block is cached and the use's event is not recorded yet, because
- * recording may still fail.  If the block is still being freed, the free is recording the event,
- * and the use needs no other event. */
+/* Returns TRUE if @use, the use of @block by a queue, needs an event.  A use without an event needs
+ * one.  A use whose event is not recorded yet needs another event if the block is cached, because
+ * recording may still fail.  If the block is still being freed, the use must keep its event,
+ * because the free is recording this event without the lock. */
 static gboolean
 needs_event (const TarnBlock *block, const TarnUse *use)
 {
@@ -150,8 +150,9 @@ _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error)
 }
 
 /* Sets the event of a use of a block to the backend's event @handle.  The event is late: it was not
- * recorded by the block's free.  If the use already has an event, because another thread has made
- * the pool forget the queue meanwhile, keeps that event, and drops the new one. */
+ * recorded by the block's free.  While this thread recorded the event, another thread may have made
+ * the pool forget the queue, and so have given the use an event.  In this case, keeps that event,
+ * and drops the new one. */
 static void
 set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
 {

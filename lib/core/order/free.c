@@ -135,10 +135,11 @@ note_free (const TarnPool *pool, TarnBlock *block)
     _tarn_record_numbers (TARN_TRACE_FREE, pool->base.id, GPOINTER_TO_SIZE (block));
 }
 
-/* Puts a freed block into the thread's cache in the cases that the fast path excludes: blocks are
- * traced, or the read section needs a fence (because the system has no membarrier (), or the pool
- * redirects requests).  Sets *is_noted to TRUE if it has recorded the free in the trace.  Returns
- * FALSE if the cache did not take the block; the caller then frees the block in another way. */
+/* Puts a freed block into the thread's cache in the cases that the fast path excludes.  In these
+ * cases blocks are traced, or the read section needs a fence: the system has no membarrier (), or
+ * the pool has a redirect function (redirect.c).  Sets *is_noted to TRUE if it has recorded the
+ * free in the trace.  Returns FALSE if the cache did not take the block; the caller then frees the
+ * block in another way. */
 static __attribute__ ((noinline)) gboolean
 put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
 {

@@ -331,7 +331,9 @@ take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
 
   query_events (pool, request);
   _tarn_mutex_lock (&pool->lock);
-  pool->store.has_done = TRUE; /* some events may have completed */
+  /* Some of the events may have completed, so let the pool search again for blocks whose events
+   * have completed. */
+  pool->store.has_done = TRUE;
   block = take_done (pool, request);
   if (block == NULL)
     busy = take_recorded (pool, request, _tarn_block_can_be_awaited);

@@ -71,7 +71,8 @@ set_bounds (TarnPool *pool, gsize hold_bytes)
   __atomic_store_n (&policy->hold_bytes, hold_bytes, __ATOMIC_RELAXED);
 }
 
-/* Makes the bins of a new pool. */
+/* Makes the bins of a new pool: the free lists of idle blocks, which no queue uses, and of recorded
+ * blocks, whose uses have events. */
 static void
 make_bins (TarnPool *pool)
 {

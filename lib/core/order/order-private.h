@@ -90,11 +90,11 @@
  * may share one TarnEvent. */
 struct _TarnEvent
 {
-  /* Atomic: the backend's event.  NULL if this event is not recorded yet, or could not be recorded.
-   * While this field is NULL, a use of a block that has this TarnEvent counts as a use without an
-   * event. */
+  /* Atomic: the backend's event.  NULL if the event is not recorded yet, or could not be recorded.
+   * While this field is NULL, each use of a block that refers to this struct (TarnUse.event) counts
+   * as a use without an event. */
   gpointer handle;
-  guint n_refs; /* guarded by the pool's lock */
+  guint n_refs; /* the number of references; guarded by the pool's lock */
   gint is_done; /* atomic: TRUE if the backend has reported the event as completed */
   /* Constant: TRUE if the event may also cover commands that were put on the queue after the free
    * of a block with this event. */
@@ -102,8 +102,8 @@ struct _TarnEvent
   TarnEvent *next; /* the next event in the pool's list of unreferenced events */
 };
 
-/* After a block was handed over from one queue to another, this many frees of blocks of the same
- * size record events. */
+/* After a block was handed over from one queue to another, the next TARN_RECORDED_FREES frees of
+ * blocks of the same size record events. */
 #define TARN_RECORDED_FREES 32
 
 /* The maximum number of events about which one request asks the driver. */
@@ -179,7 +179,7 @@ TarnEvent *_tarn_event_ref (TarnEvent *event);
 void _tarn_event_unref (TarnPool *pool, TarnEvent *event);
 gboolean _tarn_use_has_event (const TarnUse *use);
 void _tarn_use_clear_event (TarnPool *pool, TarnUse *use);
-void _tarn_block_record_free (TarnPool *pool, TarnBlock *block); /* releases the lock meanwhile */
+void _tarn_block_record_free (TarnPool *pool, TarnBlock *block); /* releases the lock for a time */
 void _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
                               TarnEvent *event);
 void _tarn_pool_unlock_and_sweep (TarnPool *pool); /* releases the lock */
@@ -209,8 +209,8 @@ gboolean _tarn_pool_heap_knows (const TarnPool *pool, const TarnQueue *queue);
  * says that they do. */
 void _tarn_pool_record_returning (TarnAllocator *pool, TarnBlock *blocks, gboolean is_wanted);
 gboolean _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error);
-gboolean _tarn_block_is_done (const TarnBlock *block);        /* the caller holds the lock */
-gboolean _tarn_pool_waits_before_free (const TarnPool *pool); /* needs no lock */
+gboolean _tarn_block_is_done (const TarnBlock *block);        /* the caller holds the pool's lock */
+gboolean _tarn_pool_waits_before_free (const TarnPool *pool); /* the caller needs no lock */
 gboolean _tarn_pool_ask_recorded (TarnPool *pool);
 void _tarn_pool_give_back_excess (TarnPool *pool);
 void _tarn_pool_look_after (TarnPool *pool, gpointer handle);
@@ -284,7 +284,7 @@ gboolean _tarn_pool_ignore_free (TarnPool *pool);
 void _tarn_pool_ref_block (TarnBlock *block);
 gboolean _tarn_pool_drop_reference (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_free_block (TarnBlock *block);
-void _tarn_pool_free_watched (TarnBlock *block); /* a function of watch.c */
+void _tarn_pool_free_watched (TarnBlock *block); /* watch.c: also inspects the block */
 void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
 
 /* Returns TRUE if the backend keeps a queue alive as long as the pool has a reference to it.  Then

@@ -75,7 +75,8 @@ fill_shares (TarnPool *pool, guint32 number)
 
   _tarn_assert_locked (&pool->lock);
   if (_tarn_pool_records_frees (pool, number))
-    return; /* while frees record events, no cache has blocks of this size */
+    /* Frees of this size record events, and so put no block into a cache. */
+    return;
   if (cache != NULL)
     _tarn_cache_empty_bins_of_size (cache, number);
   _tarn_pool_take_from_transfers (pool, number);

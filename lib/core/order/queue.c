@@ -195,9 +195,10 @@ queue_new (gpointer handle, gboolean in_order)
 }
 
 /* Adds a queue to the pool's table and returns it, with a reference for the caller.  The caller has
- * taken a reference to the queue in the backend, and this function takes it over.  If another
- * thread has added the queue meanwhile, the table keeps that thread's reference in the backend.
- * The next _tarn_pool_unlock_and_sweep () then releases the caller's reference in the backend. */
+ * taken a reference to the queue in the backend, and this function takes it over.  Another thread
+ * may have added the queue after the caller last looked into the table.  Then the table keeps that
+ * thread's reference in the backend, and the next _tarn_pool_unlock_and_sweep () releases the
+ * caller's. */
 TarnQueue *
 _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 {
@@ -418,7 +419,8 @@ forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
       give_back_share (pool, queue);
     }
   _tarn_mutex_lock (&pool->lock);
-  /* Remove the arenas again, because another thread may have added them to the table meanwhile. */
+  /* Another thread may have added the queue's arenas to the table after this thread removed them
+   * above and released the lock, so remove them a second time. */
   _tarn_pool_drop_met (pool, queue->handle);
   is_used = queue->n_refs > 1;
   if (!is_used)

@@ -22,7 +22,7 @@ struct _TarnRedirect
 {
   TarnPoolRedirectFunc func;
   gpointer user_data;
-  GDestroyNotify destroy; /* nullable */
+  GDestroyNotify destroy; /* destroys user_data; nullable */
   /* Guarded by the pool's lock: the number of references to this struct.  The pool has one, and
    * each running call of @func has one. */
   guint n_refs;
@@ -68,7 +68,8 @@ note_server (const TarnPool *pool, TarnPool *other)
 }
 
 /* Returns a pool's redirect function, with a reference.  The caller calls the function and then
- * drops the reference.  Returns NULL if the program has removed the function meanwhile. */
+ * drops the reference.  Returns NULL if the pool has no redirect function any more, because the
+ * program may remove it at any time. */
 static TarnRedirect *
 begin_call (TarnPool *pool)
 {
@@ -115,7 +116,9 @@ ask (TarnPool *pool, gpointer handle, GError **error)
 
   if (redirect == NULL)
     return NULL;
-  before = _tarn_server_follow (NULL); /* the redirect function may make requests of its own */
+  /* The redirect function may make requests of its own, which must not change this request's
+   * record. */
+  before = _tarn_server_follow (NULL);
   other = redirect->func (pool, handle, redirect->user_data, &local);
   _tarn_server_follow (before);
   drop (pool, redirect);

@@ -71,9 +71,10 @@ probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBloc
     probe_served (pool, size, handle, block, block->is_hit);
 }
 
-/* Serves a request from the thread's cache in the cases that the fast path excludes: blocks are
- * traced, or the read section needs a fence (because the system has no membarrier (), or the pool
- * redirects requests).  Returns NULL if the caller has to take the lock. */
+/* Serves a request from the thread's cache in the cases that the fast path excludes.  In these
+ * cases blocks are traced, or the read section needs a fence: the system has no membarrier (), or
+ * the pool has a redirect function (redirect.c).  Returns NULL if the caller has to take the lock.
+ */
 static __attribute__ ((noinline)) TarnBlock *
 take_unusually (TarnPool *pool, gsize size, gpointer handle)
 {
@@ -165,9 +166,9 @@ allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gbo
 }
 
 /* Allocates a block from upstream for a request that no cached block serves.  The request's queue
- * then waits for the queue on which the backend makes fresh memory ready.  If memory has run out,
- * takes a block that was freed meanwhile instead, if there is one.  The request's queue then waits
- * for the queues that used this block.
+ * then waits for the queue on which the backend makes fresh memory ready.  If upstream has run out
+ * of memory, but another thread has just freed a block of the size, takes this block instead.  The
+ * request's queue then waits for the queues that used the block.
  *
  * Looks up the queue for fresh memory before it allocates, because the lookup may fail.  If the
  * lookup failed after the allocation, the pool would cache the new block as idle, although the
@@ -473,7 +474,7 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
  *   @alignment.
  * - The memory is any other handle, and the pool is not debugged (TARN_DEBUG).
  * - The memory is any other handle, the pool is debugged, and @alignment is at most the backend's
- *   part_alignment.  (In a debugged pool, the memory begins after a margin.) */
+ *   part_alignment.  (In a debugged pool, guard bytes precede the memory.) */
 static gboolean
 is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
 {
@@ -489,7 +490,7 @@ is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
 
 /* Returns TRUE if allocate_aligned () can allocate memory for a pool.  This is so if the pool is
  * over a heap.  It is also so if the pool is debugged (TARN_DEBUG) and its memory is a handle: the
- * margin before the memory then has as many bytes as the alignment. */
+ * number of guard bytes before the memory is then a multiple of the alignment. */
 static gboolean
 can_align (const TarnPool *pool)
 {

@@ -43,7 +43,8 @@ add_group (GPtrArray *pools, TarnPool *pool)
   group = _tarn_pool_get_group (pool);
   if (group != NULL)
     _tarn_group_list (group, pools);
-  if (!g_ptr_array_find (pools, pool, NULL)) /* the pool may just have left the group */
+  /* Add the pool itself if it has no group, or if it has just left its group. */
+  if (!g_ptr_array_find (pools, pool, NULL))
     g_ptr_array_add (pools, tarn_pool_ref (pool));
 }
 

@@ -119,8 +119,8 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
     return;
   _tarn_block_clear_uses (pool, block);
   g_assert (queue == NULL || queue->n_refs > 0);
-  /* The pool does not ask the heap to which queue it has assigned the memory.  So assume that it
-   * has assigned the memory to another queue than this one. */
+  /* The heap may have assigned the memory to another queue than @queue.  The pool does not ask the
+   * heap, but assumes that this is so. */
   block->is_away = pool->heap != NULL && queue != NULL;
   if (queue != NULL)
     _tarn_block_add_use (block, queue);
@@ -199,7 +199,9 @@ await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queu
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
   pool->stats.queue_waits++;
-  pool->store.has_done = TRUE; /* cached blocks may have the same event, which may have completed */
+  /* Cached blocks may have the same event, so let the pool search for blocks whose events have
+   * completed. */
+  pool->store.has_done = TRUE;
   _tarn_mutex_unlock (&pool->lock);
   return TRUE;
 }

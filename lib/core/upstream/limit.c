@@ -53,7 +53,7 @@ typedef struct
   guint64 last_awaited;
 } Taken;
 
-/* Gets the limit, or G_MAXSIZE if there is none. */
+/* Gets the pool's limit in bytes, or G_MAXSIZE if the pool has no limit. */
 static gsize
 get_limit (const TarnPool *pool)
 {

@@ -232,7 +232,7 @@ ask_upstream_again (TarnPool *pool, Request *request, gsize alloc_size, GError *
 }
 
 /* Takes a block from the request's bin, if other threads or reclaim functions have freed a block of
- * this bin meanwhile.  Returns NULL if the bin is empty. */
+ * this bin since the request began.  Returns NULL if the bin is empty. */
 static TarnBlock *
 look_again (TarnPool *pool, const Request *request)
 {

@@ -21,7 +21,7 @@
  * group when the last reference to the pool is dropped. */
 struct _TarnReclaimGroup
 {
-  gint ref_count; /* atomic */
+  gint ref_count; /* atomic: the number of references */
 
   TarnMutex lock;
   GPtrArray *members; /* an array of TarnPool, sorted by the pools' ids */

@@ -93,8 +93,8 @@ note_level (TarnReclaimGroup *group, guint level)
   group->level = MAX (group->level, level);
 }
 
-/* Puts a pool into a group.  Returns FALSE if another thread has put the pool into a group
- * meanwhile. */
+/* Puts a pool into a group.  Returns FALSE if the pool is in a group already, because another
+ * thread has put it there. */
 static gboolean
 try_join (TarnPool *pool, TarnReclaimGroup *group)
 {
