@@ -102,7 +102,8 @@ _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
 gboolean
 _tarn_block_use_last (TarnBlock *block, gpointer queue, GError **error)
 {
-  /* If the block has several owners, another owner may be changing TarnBlock.share now. */
+  /* Do not read the field share of a block with several owners (state SHARED): another owner may be
+   * changing the field now. */
   return queue == NULL || (block->state != TARN_BLOCK_SHARED && block->share == queue)
          || tarn_block_record_use (block, queue, error);
 }
