@@ -105,9 +105,9 @@ is_going (const TarnPool *pool, gpointer handle)
   return met != NULL && met->is_going;
 }
 
-/* Removes from the pool's table of arenas the queues that the caller has marked (is_going).  The
- * pool keeps the table's references to these queues for now.  Later it drops them in
- * _tarn_pool_unlock_and_sweep ().  The caller has stopped the pool's read sections. */
+/* Removes from the pool's table of arenas the queues that the caller has marked (is_going).  Later
+ * _tarn_pool_unlock_and_sweep () drops the table's references to these queues.  The caller has
+ * stopped the pool's read sections. */
 static void
 drop_going (TarnPool *pool)
 {

@@ -286,14 +286,14 @@ _tarn_pool_give_up_room (TarnPool *pool)
   g_assert (pool->caches.room_bytes == 0);
 }
 
-/* Makes room for a block in a full bin of a cache.  Tries the following, one after the other, and
- * returns FALSE if there is still no room:
- * - Doubles the bin's capacity, so that the bin is seldom full.  If the cache's bound on bytes does
- *   not allow that, first takes the unused capacity from the other bins.
- * - If there is no room for one more block even then, moves all blocks out of the cache, also those
- *   of this bin.
- * - If the bin already has as many blocks as a bin may have, moves the oldest half of its blocks to
- *   the pool's bin. */
+/* Makes room for a block in a full bin of a cache.  Returns FALSE if the cache's bound on bytes
+ * does not allow the bin even one block.
+ * - If the bin has fewer blocks than a bin may have, doubles its capacity, so that the bin is
+ *   seldom full.  If the cache's bound on bytes does not allow that, first takes the unused
+ *   capacity from the other bins.  If there is no room for one more block even then, moves all
+ *   blocks out of the cache, also those of this bin.
+ * - If the bin has as many blocks as a bin may have, moves the oldest half of them to the pool's
+ *   bin. */
 static gboolean
 make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
 {

@@ -232,7 +232,7 @@ typedef struct
   /* The number of requests that wait for memory of this pool: requests to this pool, or to another
    * pool of its reclaim group. */
   guint n_waiting;
-  /* TRUE if threads could enter read sections before the first waiting request stopped these. */
+  /* TRUE if read sections were allowed when the first waiting request stopped them. */
   gboolean was_open;
   /* Atomic: the number of times that the pool has told waiting requests to try again, modulo
    * 2^32. */
@@ -380,8 +380,7 @@ struct _TarnPool
   /* Fields that the lock guards, and that threads seldom write */
   gboolean has_arenas; /* atomic: TRUE if threads allocate from the heap's arenas (arenas.c) */
   gboolean orphaned;
-  /* TRUE if threads could enter read sections before a snapshot or reclaim-group.c stopped
-   * these. */
+  /* TRUE if read sections were allowed when a snapshot or reclaim-group.c stopped them. */
   gboolean was_open;
   /* Atomic: the number of requests so far.  After each policy.check_interval requests, the pool
    * checks its invariants. */
