@@ -144,7 +144,7 @@ _tarn_device_tests_means (const TarnDeviceTests *tests, const gchar *path, const
                  || _tarn_device_tests_is_within (name, wanted + root_length)));
 }
 
-/* Returns TRUE if no test has run for the option -p @wanted, although its user may have meant tests
+/* Returns TRUE if no test has run for the option -p @wanted, although the user may have meant tests
  * of devices.  g_test runs no test for a path without a slash at its beginning, so the user may
  * also have meant tests of this path with a slash. */
 static inline gboolean

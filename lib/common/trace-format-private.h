@@ -126,8 +126,9 @@ typedef enum
   /* Events about memory of the current object, which is a heap.  PIECE stands for a segment: memory
    * that the heap got upstream.  An extent is the range of addresses that a request got; it may
    * span several segments. */
-  TARN_TRACE_PIECE,      /* the heap got a segment; arguments: ~address, size, queue (0: none) */
-  TARN_TRACE_PIECE_GONE, /* a segment left its range (set of segments); arguments: ~address, size */
+  TARN_TRACE_PIECE, /* the heap got a segment; arguments: ~address, size, queue (0: none) */
+  /* The heap removed an idle segment, to return or to move it.  Arguments: ~address, size. */
+  TARN_TRACE_PIECE_GONE,
   TARN_TRACE_PIECE_MOVED, /* a segment moved; arguments: ~address, size, ~new address, queue */
   TARN_TRACE_EXTENT,      /* a request got an extent; arguments: ~address, size */
   TARN_TRACE_EXTENT_FREE, /* an extent was freed; arguments: ~address, size */
@@ -181,7 +182,9 @@ typedef enum
   TARN_TRACE_IDLE_SECONDS,   /* seconds for which a heap keeps unused segments */
   TARN_TRACE_PART_ALIGNMENT, /* the alignment of sub-buffers in bytes; 0 if there are none */
   TARN_TRACE_RELEASES_PARTS, /* 1 if sub-buffers have to be released */
-  TARN_TRACE_FREES_IN_ORDER, /* 1 if memory may be freed while queues still use it */
+  /* 1 if the backend frees memory in the order of commands, so that the host need not wait before a
+   * free. */
+  TARN_TRACE_FREES_IN_ORDER,
   /* 0: an event that a pool records (TARN_TRACE_MARK) waits for the earlier commands of one queue.
    * 1: the event waits for the earlier commands of all queues, because the program may destroy a
    * queue that a pool still knows.  Even then, if the program names a queue in the call that

@@ -23,13 +23,13 @@ typedef struct _TarnOrigin TarnOrigin;
 struct _TarnListener
 {
   void (*object) (TarnListener *self, const TarnAllocator *allocator,
-                  const TarnAllocator *upstream /* nullable */, const guint64 *properties,
+                  const TarnAllocator *upstream /* NULL: none */, const guint64 *properties,
                   gsize n_properties);
   void (*counters) (TarnListener *self, const TarnAllocator *allocator, const guint64 *properties,
                     gsize n_properties);
   void (*block) (TarnListener *self, const TarnBlock *block, gboolean is_active);
   void (*piece) (TarnListener *self, const TarnAllocator *heap, guint64 start, gsize size,
-                 gconstpointer queue /* the queue that owns the segment; nullable */);
+                 gconstpointer queue /* the queue that owns the segment; NULL: none */);
   void (*extent) (TarnListener *self, const TarnAllocator *heap, guint64 start, gsize size,
                   guint64 address /* the address that the program sees */);
 };

@@ -102,7 +102,8 @@ _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
 gboolean
 _tarn_block_use_last (TarnBlock *block, gpointer queue, GError **error)
 {
-  /* If the block has several owners, another owner may be changing TarnBlock.share now. */
+  /* Do not read the field share of a block with several owners (state SHARED): another owner may be
+   * changing the field now. */
   return queue == NULL || (block->state != TARN_BLOCK_SHARED && block->share == queue)
          || tarn_block_record_use (block, queue, error);
 }
@@ -202,7 +203,7 @@ free_on_used_queue (const TarnBlock *block)
   g_autoptr (GError) error = NULL;
 
   g_assert (block->n_uses > 0);
-  if (ops->free_on_queue == NULL) /* heaps have no free_on_queue () */
+  if (ops->free_on_queue == NULL) /* a heap, or a backend without this function */
     return FALSE;
   for (guint i = 0; i < block->n_uses && error == NULL; i++)
     await_used_queue (block, block->uses[i].queue, handle, &error);

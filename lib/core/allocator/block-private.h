@@ -65,8 +65,8 @@ struct _TarnQueue
   /* The queue's number in the heap from which the queue last got memory.  0 if the queue never got
    * memory from a heap. */
   guint64 owner;
-  /* TRUE if the queue has had a turn: the heap has lacked free memory for a request of the queue
-   * (_tarn_pool_note_turn ()). */
+  /* TRUE if the heap has lacked free memory for a request of the queue at least once.  The first
+   * such request of a queue does not count as a shortage (_tarn_pool_note_turn ()). */
   gboolean has_had_turn;
   TarnBins *bins;  /* the free lists of the queue's share, which the struct owns; nullable */
   TarnQueue *next; /* the next queue in the list of unreferenced queues */
@@ -106,8 +106,8 @@ struct _TarnBlock
   };
   gsize alloc_size; /* the size of the block's memory in bytes */
   /* The block's pool or direct allocator.  A block of a direct allocator has a reference to the
-   * allocator.  A block of a pool has no reference, because TarnPool.active_blocks keeps the pool
-   * alive. */
+   * allocator.  A block of a pool has no reference: the pool counts its blocks (TarnBlocks.n), and
+   * lives until none is left. */
   TarnAllocator *source;
   /* A TarnBlockState.  Atomic if the block belongs to no pool.  If it belongs to a pool, the pool's
    * lock guards the state, but a thread in a read section writes the state of its own block without
@@ -126,9 +126,9 @@ struct _TarnBlock
   guint8 is_unready : 1;
   guint8 is_handed_on : 1; /* TRUE if the program moved the block, while in use, to another queue */
   guint8 is_told : 1;      /* TRUE if Tarn has logged that it cannot return the block's memory */
-  /* TRUE if the heap below the pool may have assigned the block's memory to a queue other than the
-   * block's, or to no queue.  Then the pool can return the memory to the heap only when no queue
-   * uses the block. */
+  /* TRUE if the heap below the pool has perhaps allocated the memory for another queue than the one
+   * that uses the block, or for no queue.  The heap does not know of this use, so the pool can
+   * return the memory to the heap only when no queue uses the block. */
   guint8 is_away : 1;
   guint8 is_own;  /* atomic; TRUE if the block is in its queue's arena (pool/arenas.c) */
   guint16 number; /* the struct's index in its TarnBlockChunk, an array of structs; constant */
@@ -195,11 +195,13 @@ _tarn_block_set_state (TarnBlock *block, TarnBlockState state)
 }
 
 /* Returns the value of TarnBlock.share for a block.  A block in a queue's arena keeps its value.
- * The value is TARN_NO_SHARE if the block is never cached, if the program handed it over between
- * queues, or if several queues use it.  The value is NULL if no queue uses the block.  If one queue
- * uses the block, the value is usually this queue's handle.  But the value is TARN_NO_SHARE if the
- * queue is out of order or not in the pool's table, if the use has an event, or if is_away is
- * TRUE. */
+ * For other blocks, the first of these cases that applies decides:
+ * - TARN_NO_SHARE if the block is never cached, if the program has handed it over between queues,
+ *   or if several queues use it
+ * - NULL if no queue uses the block
+ * - TARN_NO_SHARE if the only queue that uses the block is out of order or not in the pool's table,
+ *   if this use has an event, or if is_away is TRUE
+ * - otherwise the handle of the only queue that uses the block */
 static inline gpointer
 _tarn_block_get_share (const TarnBlock *block)
 {

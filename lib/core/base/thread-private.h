@@ -85,7 +85,8 @@ struct _TarnThread
   guint n_items;
 
   /* Fields for the recorder (record/).  Only this thread uses them.  When the thread ends, it
-   * resets all of them except the field stream. */
+   * resets all of them except the field stream: the thread that takes over this record continues
+   * the stream. */
   guint64 system_number; /* the thread's number in the system; 0 if not read yet */
   struct _TarnStream *stream;
   /* The time in microseconds of the thread's latest step: a recorded call that the program made

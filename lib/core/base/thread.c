@@ -237,11 +237,12 @@ has_membarrier (void)
 }
 
 /* Moves this thread to each processor that it may use, one after another, as a substitute for
- * membarrier.  Afterwards every reader has executed a full fence, because a processor executes a
- * fence when the kernel switches threads.  If a reader ran on a processor to which this thread
- * moved, the kernel switched from the reader to this thread.  If a reader had moved to another
- * processor before, the kernel switched from the reader at that time.  Returns FALSE if this thread
- * could not run on one of the processors. */
+ * membarrier.  A processor executes a full fence when the kernel switches threads there.  So
+ * afterwards every reader has executed a fence.  If a reader ran on a processor when this thread
+ * came there, the kernel switched from the reader to this thread.  If the reader had already left
+ * that processor, the kernel switched from the reader when it left.
+ *
+ * Returns FALSE if this thread could not run on one of the processors. */
 static gboolean
 visit_processors (void)
 {

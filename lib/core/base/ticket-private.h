@@ -23,8 +23,10 @@ typedef struct
 {
   TarnTicket *oldest;
   TarnTicket *newest;
-  guint64 last;  /* the serial number of the call that began last */
-  guint64 ended; /* the number of ended calls that had an effect, such as freed memory */
+  guint64 last; /* the serial number of the call that began last */
+  /* The number of ended calls that had an effect, such as freed memory.  A thread that has failed
+   * to allocate compares it with an earlier value: if it has changed, another try may succeed. */
+  guint64 ended;
   /* The number of threads that wait until a call in the list ends.  If it is 0,
    * _tarn_tickets_end () makes no broadcast, which would be a system call. */
   guint n_waiting;

@@ -57,8 +57,9 @@ _tarn_debug_get_check_interval (const TarnDebugSettings *settings)
   return (settings->flags & TARN_DEBUG_CHECK) != 0 ? settings->check_interval : 0;
 }
 
-typedef struct _TarnDyingSlot TarnDyingSlot; /* describes a block's guards (dying.c) */
-typedef GPtrArray TarnFindings;              /* an array of messages, which the array owns */
+/* A slot: the description of a block's guards that the signal handler reads (dying.c). */
+typedef struct _TarnDyingSlot TarnDyingSlot;
+typedef GPtrArray TarnFindings; /* an array of messages, which the array owns */
 
 /* A block of a debugged pool.  The struct exists until the block's memory is returned upstream. */
 typedef struct
@@ -127,7 +128,8 @@ typedef struct
   gboolean has_ended;    /* TRUE after _tarn_debug_end_pool () */
   gint shows_host;       /* atomic: TRUE if the host sees devices' writes; -1 if not tested yet */
   gint is_captured_said; /* atomic: TRUE if a message about a captured stream was logged */
-  /* TRUE if several blocks have had the same address, so that the table has only one of them. */
+  /* TRUE if several blocks have had the same address, so that the table has only one of them.  Then
+   * a free of a block that is not in the table need not be a mistake. */
   gboolean is_nameless;
 } TarnGuarded;
 

@@ -57,7 +57,9 @@ static TarnDyingSlot *chunks[MAX_CHUNKS];
 
 static const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT };
 static struct sigaction before[G_N_ELEMENTS (signals)];
-static pid_t owner; /* the process that installed the handler; constant afterwards */
+/* The process that installed the handler; constant afterwards.  In its children of fork (), the
+ * handler does not check the guards. */
+static pid_t owner;
 
 gboolean
 _tarn_dying_read (gconstpointer from, gpointer to, gsize size)

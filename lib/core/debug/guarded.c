@@ -476,10 +476,10 @@ choose_margin (const TarnGuarded *self)
 /* Returns the allocator from which blocks are allocated.  Usually this is the allocator that the
  * program gave the pool, such as a heap.
  *
- * But with guards, the user's part of a block is a sub-buffer of the block's memory.  Memory from a
- * heap may be a sub-buffer itself.  If a backend's sub-buffers are objects that have to be
- * released, a sub-buffer may not have sub-buffers of its own.  For such a backend, blocks with
- * guards come from the direct allocator below the heap. */
+ * Blocks with guards are an exception if the backend's sub-buffers are objects that have to be
+ * released.  Such a sub-buffer may not have sub-buffers of its own.  The user's part of a block
+ * with guards is a sub-buffer of the block's memory, so this memory must not be a sub-buffer.
+ * Memory from a heap may be one, so these blocks come from the direct allocator below the heap. */
 static TarnAllocator *
 choose_below (const TarnGuarded *self)
 {

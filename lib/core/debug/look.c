@@ -63,8 +63,9 @@ look (TarnGuarded *self, guint64 address, TarnFindings *findings)
     _tarn_guarded_give_back (self, block);
   else
     {
-      /* If the first check has found nothing, check again: a kernel may have written to the guards
-       * since then. */
+      /* Another thread has freed the block since the check above, and has left it to this thread.
+       * If that check found nothing, check the guards again: a kernel may have written to them in
+       * between. */
       if (findings->len == n_before)
         _tarn_guards_check (self, block, findings);
       _tarn_guarded_end_block (self, block);

@@ -105,9 +105,9 @@ is_going (const TarnPool *pool, gpointer handle)
   return met != NULL && met->is_going;
 }
 
-/* Removes from the pool's table of arenas the queues that the caller has marked (is_going).  The
- * pool keeps the table's references to these queues for now.  Later it drops them in
- * _tarn_pool_unlock_and_sweep ().  The caller has stopped the pool's read sections. */
+/* Removes from the pool's table of arenas the queues that the caller has marked (is_going).  Later
+ * _tarn_pool_unlock_and_sweep () drops the table's references to these queues.  The caller has
+ * stopped the pool's read sections. */
 static void
 drop_going (TarnPool *pool)
 {
@@ -250,17 +250,17 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
     }
   ensure_room (pool);
   insert (pool, &met);
-  /* The table was full when this queue, or an earlier one in this period, was inserted: it is too
-   * small, which is a shortage.  If this shortage ends a period, the pool does not pass n_used to
-   * the heap, because the heap has enough memory. */
+  /* In this period, this queue or an earlier one found the table full.  So the table is too small:
+   * count a shortage.  If the shortage ends a period, do not pass n_used to the heap, because the
+   * heap has enough memory. */
   if (pool->met.was_full)
     count_shortage (pool, &n_used);
   _tarn_pool_open (pool, was_open);
 }
 
 /* Counts a turn of a queue as a shortage (TarnMet.n_shortages).  Call this for each request for
- * which the heap has no free memory.  The request is a turn of its queue if the latest such request
- * before was of another queue, because then these queues need memory alternately.  The first turn
+ * which the heap has no free memory.  Such a request is a turn of its queue if the preceding such
+ * request was of another queue, because then these queues need memory alternately.  The first turn
  * of a queue does not count.
  *
  * If the turn ends a period, tells the heap how many queues need memory alternately.  The heap may
@@ -318,9 +318,9 @@ _tarn_pool_end_arenas (TarnPool *pool)
       drop_going (pool);
     }
   /* drop_going () comes first: it returns the blocks in TarnCache.kept to their arenas, and so
-   * lowers the managed bytes of their threads.  _tarn_pool_end_grants () then lowers each thread's
-   * grant to its managed bytes.  In the other order, a thread could still allocate the bytes of its
-   * returned blocks without the pool's lock. */
+   * lowers TarnCache.managed_bytes of their threads.  _tarn_pool_end_grants () then lowers each
+   * thread's grant to managed_bytes.  In the other order, a thread could still allocate the bytes
+   * of its returned blocks without the pool's lock. */
   _tarn_pool_end_grants (pool);
   __atomic_store_n (&pool->has_arenas, FALSE, __ATOMIC_RELAXED);
   _tarn_pool_open (pool, was_open);

@@ -138,8 +138,11 @@ typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemo
 
 /* Takes a block for a request.  If the thread's cache keeps a block of the queue that is large
  * enough (TarnCache.kept), takes this block.  Otherwise makes a new block from the queue's arenas.
- * Returns NULL if that is not possible now.  Also returns NULL if upstream must first make an
- * object (a part) for the memory of the new block.  Only then stores the memory range in *taken. */
+ * Returns NULL if neither is possible now.
+ *
+ * Also returns NULL if upstream must first make an object (a part) for the memory of the new block.
+ * In this case, stores the range of memory in *taken.  In all other cases, does not change
+ * *taken. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent take_extent,
       TarnTaken *taken, gboolean *is_due)
@@ -500,9 +503,12 @@ _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside i
 }
 
 /* Frees @block: returns it to its arena, or keeps it in the thread's cache (free_inside ()).
- * @is_followed is TRUE if the free is traced.  If it is FALSE, the heap's memory must have
- * addresses (TarnPoolPolicy.has_addresses).  Returns FALSE if the caller has to take the pool's
- * lock. */
+ * @is_followed is TRUE if the free is traced.  Returns FALSE if the caller has to take the pool's
+ * lock.
+ *
+ * If @is_followed is FALSE, the heap's memory must have addresses (TarnPoolPolicy.has_addresses).
+ * Other memory has an object that upstream must release.  A thread in a read section cannot call
+ * upstream, so _tarn_pool_put_part () frees blocks with such memory. */
 gboolean
 _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *block, gboolean is_followed)
 {

@@ -20,8 +20,8 @@
 G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
 
 /* Three special values of the parameter leading_bits, above TARN_MAX_LEADING_BITS.  They select the
- * size classes of a pool over a heap (bin.c): sizes up to 2^(leading_bits - TARN_HEAP_EXACT_BINS)
- * share bins, and each larger size has its own.
+ * size classes of a pool over a heap (bin.c).  Small sizes share bins, and each larger size has its
+ * own.
  *
  * - TARN_HEAP_BINS: sizes up to TARN_HEAP_MAX_ROUNDED share bins.
  * - TARN_HEAP_ALIGNED_BINS, for pools with a limit: sizes up to 16 KiB share bins, one bin for each
@@ -30,6 +30,7 @@ G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
  * - TARN_HEAP_EXACT_BINS: each size has its own bin.  Once memory has run out, a pool uses this
  *   value, so that threads cache few small blocks and free memory can merge.
  *
+ * Each value tells the largest size that shares a bin: 2^(value - TARN_HEAP_EXACT_BINS) bytes.
  * When a pool changes from one value to another, the blocks in its bins stay there. */
 #define TARN_HEAP_EXACT_BINS (TARN_MAX_LEADING_BITS + 1)
 #define TARN_HEAP_ALIGNED_BINS (TARN_HEAP_EXACT_BINS + 14)

@@ -192,7 +192,8 @@ add_batch (TarnBin *bin, TarnBlock *last, gsize n)
   bin->batches[bin->n_batches++] = (TarnBatch){ last, n };
 }
 
-/* Functions that keep a recorded bin's fields about queues' bins up to date */
+/* Functions that update the fields n_shares and unasked of a recorded bin, which describe the
+ * queues' bins of the same size */
 
 /* Removes a queue's bin from the list TarnBin.unasked, if the bin is in this list.  The list has
  * the queues' bins of one size that have blocks and are not wanted (_tarn_bin_want ()). */
@@ -218,10 +219,10 @@ list (TarnBin *bin, TarnBin *of_all)
   of_all->unasked = bin;
 }
 
-/* Updates the fields n_shares and unasked of a recorded bin, which describe the queues' bins of the
- * same size.  Call this after @bin, one of these queues' bins, got its first block or lost its last
- * one.  The field n_shares counts the bins that have blocks.  The list unasked has these bins,
- * except those that are wanted (_tarn_bin_want ()). */
+/* Updates the fields n_shares and unasked of the recorded bin for the size of @bin, a queue's bin.
+ * Call this after @bin got its first block or lost its last one.  The field n_shares counts the
+ * queues' bins of the size that have blocks.  The list unasked has these bins, except those that
+ * are wanted (_tarn_bin_want ()). */
 static void
 count_share (TarnPool *pool, TarnBin *bin)
 {

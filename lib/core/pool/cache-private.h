@@ -134,8 +134,8 @@ struct _TarnMetQueue
   /* The pool's lock guards the fields below. */
   gboolean was_used; /* TRUE if threads used the queue in the period before the present one */
   gboolean is_new;   /* TRUE from the insertion of the queue until the table is next full */
-  /* The number of times in succession that the table became full, and no thread had used this queue
-   * since the time before. */
+  /* Each time that the table becomes full, the pool adds 1 to this field if no thread has used the
+   * queue since the table was last full, and sets it to 0 otherwise. */
   guint n_unused;
   /* TRUE if the table is about to remove the queue.  A thread that reads or writes this field holds
    * the pool's lock and has stopped the pool's read sections. */
@@ -577,8 +577,8 @@ _tarn_pool_put (TarnPool *pool, TarnBlock *block, TarnBeginVisit begin)
   visit = thread->visits + 1;
   if (TARN_UNLIKELY (!begin (thread, visit, &pool->door)))
     return FALSE;
-  /* Read the state first: if the block has several owners, another owner may be changing the field
-   * share now. */
+  /* Read the field share only if the state is ACTIVE.  If the block has several owners, its state
+   * is SHARED, and another owner may be changing share now. */
   bin = TARN_LIKELY (block->state == TARN_BLOCK_ACTIVE)
             ? _tarn_cache_find_bin (cache, block->bin, block->share)
             : NULL;

@@ -9,8 +9,10 @@
 
 #include "pool/arenas-private.h"
 
-/* The bounds on the capacity of a thread's caches if several pools are over one heap
- * (get_bytes_among_pools ()). */
+/* Constants of get_bytes_among_pools (), which bounds the capacity of a thread's caches if several
+ * pools are over one heap.  BYTES_OF_POOLS: the bytes that the caches of one thread share.
+ * LEAST_BYTES: the bytes that each cache may have in any case.  MANAGED_SHARE: each cache may also
+ * have the managed bytes of its pool divided by this number. */
 #define BYTES_OF_POOLS ((gsize) 16 << 20)
 #define LEAST_BYTES ((gsize) 256 << 10)
 #define MANAGED_SHARE 8
@@ -50,7 +52,8 @@ move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 /* Moves all blocks of a cache's bin to the pool's bin, in batches that are small enough for another
  * thread's cache.  Before that, moves the blocks of the same size and queue that are in transfer
  * bins (for blocks that threads hand over): these blocks are older, so they must be lower in the
- * pool's bin. */
+ * pool's bin.  If the program has set a bound on held bytes, also sets the capacity of the cache's
+ * bin to 0. */
 void
 _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -283,14 +286,14 @@ _tarn_pool_give_up_room (TarnPool *pool)
   g_assert (pool->caches.room_bytes == 0);
 }
 
-/* Makes room for a block in a full bin of a cache.  Tries the following, one after the other, and
- * returns FALSE if there is still no room:
- * - Doubles the bin's capacity, so that the bin is seldom full.  If the cache's bound on bytes does
- *   not allow that, first takes the unused capacity from the other bins.
- * - If there is no room for one more block even then, moves all blocks out of the cache, also those
- *   of this bin.
- * - If the bin already has as many blocks as a bin may have, moves the oldest half of its blocks to
- *   the pool's bin. */
+/* Makes room for a block in a full bin of a cache.  Returns FALSE if the cache's bound on bytes
+ * does not allow the bin even one block.
+ * - If the bin has fewer blocks than a bin may have, doubles its capacity, so that the bin is
+ *   seldom full.  If the cache's bound on bytes does not allow that, first takes the unused
+ *   capacity from the other bins.  If there is no room for one more block even then, moves all
+ *   blocks out of the cache, also those of this bin.
+ * - If the bin has as many blocks as a bin may have, moves the oldest half of them to the pool's
+ *   bin. */
 static gboolean
 make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -558,13 +561,15 @@ see_bin (const TarnCacheBin *bin, TarnSeenBin *seen)
 /* Reduces the capacity of a bin at the end of a window (TarnSeenBin) to the most blocks that the
  * thread has seen in the bin in this window.
  *
- * If the thread has seen the same block on top each time, also moves all blocks of the bin to the
- * pool's bin.  But the bin keeps the capacity for these blocks, because it may be in use: a thread
- * that uses a single block of a size again and again leaves the same block on top.
+ * If the thread has seen the same block on top each time, the bin may be unused, so the function
+ * moves all its blocks to the pool's bin.  But the bin usually keeps the capacity for these blocks,
+ * because a thread that uses a single block of a size again and again leaves the same block on top,
+ * too.  (If the program has set a bound on held bytes, the bin loses the capacity:
+ * _tarn_cache_empty_bin ().)
  *
  * If the bin was empty each time, it gives up its whole capacity.  But if this capacity has fewer
- * than @needed bytes, the bin gives it up only after MANY_WINDOWS windows in succession without a
- * change.  @needed is the size of the block that found no room in the cache. */
+ * bytes than @needed, the size of the block that found no room in the cache, the bin gives it up
+ * only after MANY_WINDOWS windows in succession without a change of its topmost block. */
 static void
 shrink_if_unused (TarnCache *cache, TarnCacheBin *bin, TarnSeenBin *seen, gsize needed)
 {

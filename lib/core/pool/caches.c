@@ -212,8 +212,8 @@ _tarn_pool_free_caches (TarnPool *pool)
 /* Functions that stop read sections, and allow them again */
 
 /* Stops the pool's read sections: from now on no thread can enter one, and the function waits until
- * no thread is in one.  Returns TRUE if read sections were allowed before.  In this case, the
- * caller must call _tarn_pool_open () later.  The caller holds the pool's lock. */
+ * no thread is in one.  Returns TRUE if read sections were allowed until this call.  In this case,
+ * the caller must call _tarn_pool_open () later.  The caller holds the pool's lock. */
 gboolean
 _tarn_pool_close (TarnPool *pool)
 {

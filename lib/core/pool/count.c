@@ -196,12 +196,14 @@ _tarn_cache_count_active (TarnCache *cache)
 }
 
 /* Adds the changes that the calling thread's cache has not reported yet to the pool's counters, and
- * updates the peak.  If the thread has no cache, because it is ending, adds the changes of all
- * caches.  The caller holds the pool's lock.
+ * updates the peak.  The caller holds the pool's lock.
  *
  * Call this before you change the pool's own active_bytes.  While a pool has only one cache, its
  * peak is the sum of the cache's peak and the pool's own active_bytes.  This is right only if
- * active_bytes does not change between two reports of the cache. */
+ * active_bytes does not change between two reports of the cache.
+ *
+ * A thread that is ending has no cache, but the pool's only cache may be another thread's.  So for
+ * a thread without a cache, adds the changes of all caches, if read sections are allowed. */
 void
 _tarn_pool_count_own (TarnPool *pool)
 {

@@ -99,11 +99,13 @@ begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Starts the free of @block.  Stores in *goes the block whose memory is to return to its arena:
- * usually @block, but if the thread's cache keeps @block for the next request, the block that it
- * kept until now, or NULL if it kept none (begin_to_go ()).  The state of *goes is ENDING
- * afterwards.  The caller then asks upstream to release the part of *goes (its object, such as a
- * sub-buffer), and calls _tarn_pool_go_without_part ().
+/* Starts the free of @block.  Stores in *goes the block whose memory is to return to its arena, and
+ * sets the state of *goes to ENDING.  Usually this block is @block.  But the thread's cache may
+ * keep @block for the next request.  Then *goes is the block that the cache kept until now, or NULL
+ * if the cache kept none (begin_to_go ()).
+ *
+ * If *goes is not NULL, the caller then asks upstream to release the part of *goes (its object,
+ * such as a sub-buffer), and calls _tarn_pool_go_without_part ().
  *
  * Returns FALSE, and frees nothing, if the caller has to take the pool's lock to free @block. */
 gboolean

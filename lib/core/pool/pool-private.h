@@ -118,7 +118,7 @@ typedef struct
   gsize unreserved_bytes;
   /* TRUE if a request to another pool makes this call, to return blocks of this pool.  Both pools
    * are in one reclaim group: they free memory for each other.  The request need not have a
-   * reference to this pool. */
+   * reference to this pool, so this pool waits for the call before it is freed. */
   gboolean is_foreign;
 } TarnGiveBack;
 
@@ -138,7 +138,8 @@ typedef struct
   gboolean is_findable; /* TRUE if the pool adds each block in use to its index */
   /* TRUE if the pool prints its counters when the program drops the last reference, or at exit. */
   gboolean prints_stats;
-  /* TRUE if each free asks the backend whether the program still retains the block's memory. */
+  /* TRUE if each free asks the backend whether the program still retains the block's memory.  If
+   * so, the pool sets the block aside, and frees it later (upstream/aside.c). */
   gboolean asks_retained;
   /* TRUE if blocks have exactly the requested size, and the pool never caches them. */
   gboolean is_debugged;
@@ -188,7 +189,8 @@ typedef struct
   /* The number of bytes that the program allocates without the pool, and has told the pool to count
    * against the limit (tarn_pool_charge ()). */
   gsize charged_bytes;
-  /* The number of calls that could not return some blocks to upstream, and cached them again. */
+  /* The number of calls that could not return some blocks to upstream, and cached them again.  If
+   * this number rises while a request waits for such calls, the request checks the limit again. */
   guint64 n_came_back;
   guint64 ended_reservations;
   /* The number of threads that wait until another thread's reservation ends or the limit
@@ -208,7 +210,9 @@ typedef struct
    * since the request last asked upstream, the request asks upstream again. */
   guint64 n_to_arenas;
   gsize bytes;
-  guint n_foreign; /* the number of calls whose is_foreign is TRUE */
+  /* The number of calls whose is_foreign is TRUE.  After the program has dropped the pool's last
+   * reference, the pool waits for these calls. */
+  guint n_foreign;
 } TarnReturning;
 
 /* The reclaim functions and the reclaim group of a pool.  They free memory when upstream has none
@@ -228,7 +232,7 @@ typedef struct
   /* The number of requests that wait for memory of this pool: requests to this pool, or to another
    * pool of its reclaim group. */
   guint n_waiting;
-  /* TRUE if threads could enter read sections before the first waiting request stopped these. */
+  /* TRUE if read sections were allowed when the first waiting request stopped them. */
   gboolean was_open;
   /* Atomic: the number of times that the pool has told waiting requests to try again, modulo
    * 2^32. */
@@ -282,8 +286,8 @@ typedef struct
   guint n;    /* the number of slots that have a queue */
   guint most; /* the most queues that the table may have; 0 while places is NULL */
   /* The number of shortages in the present period (arena-table.c).  There are two kinds:
-   * - The heap had no free memory for a request, and the latest such request before was of another
-   *   queue (_tarn_pool_note_turn ()).
+   * - The heap had no free memory for a request, and the preceding request for which it had none
+   *   was of another queue (_tarn_pool_note_turn ()).
    * - A queue was inserted into this table while was_full was TRUE, so the table is too small. */
   guint n_shortages;
   gboolean was_full; /* TRUE if this table has been full in the present period (n_shortages) */
@@ -343,7 +347,7 @@ typedef struct
  *
  * A pool lives until three things have happened: the program has dropped the last reference
  * (orphaned), the last block was freed, and the last call that returns blocks to upstream has
- * ended.  Blocks have no reference to the pool, but active_blocks counts them.
+ * ended.  Blocks have no reference to the pool, but the pool counts them (TarnBlocks.n).
  *
  * The lock guards all fields that are neither constant nor atomic.  Some fields are read
  * by requests that a thread's cache serves without the lock.  To change such a field, a thread must
@@ -376,8 +380,7 @@ struct _TarnPool
   /* Fields that the lock guards, and that threads seldom write */
   gboolean has_arenas; /* atomic: TRUE if threads allocate from the heap's arenas (arenas.c) */
   gboolean orphaned;
-  /* TRUE if threads could enter read sections before a snapshot or reclaim-group.c stopped
-   * these. */
+  /* TRUE if read sections were allowed when a snapshot or reclaim-group.c stopped them. */
   gboolean was_open;
   /* Atomic: the number of requests so far.  After each policy.check_interval requests, the pool
    * checks its invariants. */
@@ -402,10 +405,13 @@ struct _TarnPool
    * this count, _tarn_pool_count_own () checks for a new peak. */
   gsize noted_bytes __attribute__ ((aligned (TARN_CACHE_LINES)));
   /* The pool's own counters, without those of thread caches.  _tarn_pool_sum () adds up the
-   * counters of the pool and the caches.  The field active_blocks is never set here. */
+   * counters of the pool and the caches.  It also computes active_blocks, which is never set
+   * here. */
   TarnPoolStats stats;
   /* Atomic: the number of times that threads returned memory to upstream.  A thread increments it
-   * before it returns the memory.  A pool over a heap uses the heap's counter instead. */
+   * before it returns the memory.  A program reads it to learn if memory may have left its
+   * addresses (tarn_pool_get_generation ()).  A pool over a heap uses the heap's counter
+   * instead. */
   guint64 generation TARN_WHOLE;
   guint64 n_after_driver_calls; /* number of hits and misses that needed a call to the driver */
   TarnBlocks blocks;

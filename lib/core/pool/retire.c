@@ -141,7 +141,9 @@ take_oldest (TarnPool *pool, gint64 since, gsize keep_bytes, TarnBlock ***end)
     {
       TarnBlock *newer = _tarn_block_get_age (block)->newer;
 
-      take (pool, block, end); /* take () moves searched_next from this block to the next one */
+      /* If the search of recorded blocks stopped at this block, take () makes it continue at the
+       * next newer one. */
+      take (pool, block, end);
       if (block == ready)
         ready = newer;
       else
@@ -291,7 +293,7 @@ _tarn_pool_needs_recorded (const TarnPool *pool)
  * that the caller returns their memory to the heap.  While the pool holds such a block, nobody else
  * can use its memory.
  *
- * Then moves the blocks in thread caches to the bins, where their age counts.  If they stay in the
+ * Also moves the blocks in thread caches to the bins, where their age counts.  If they stay in the
  * bins for a long time, a later call removes them.
  *
  * Does nothing if less than TARN_USUAL_IDLE_TIME / TARN_LOOKS has passed since the function last

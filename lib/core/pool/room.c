@@ -41,10 +41,10 @@ begin (TarnPool *pool)
 }
 
 /* Ends the wait of one request that waited for memory of @pool.  If no other request waits, allows
- * the pool's read sections again.  Otherwise wakes the other requests: a failed attempt of this
- * request may have taken memory for a short time, so that attempts of other requests failed, too.
- * It has woken nobody when it gave the memory up (_tarn_pool_note_failed_call ()).  The caller
- * holds the pool's lock. */
+ * the pool's read sections again.  If others wait, wakes them: while this request tried to
+ * allocate, it may have had some memory for a short time, so that other requests failed.  When it
+ * gave that memory up, it woke no request (_tarn_pool_note_failed_call ()).  The caller holds the
+ * pool's lock. */
 static void
 end (TarnPool *pool)
 {

@@ -64,8 +64,10 @@ _tarn_cache_refill_spare (TarnCache *cache)
  * Returns a value of leading_bits (bin-private.h), which has an effect only if threads use arenas.
  *
  * With a limit, the pool must not waste memory.  So a size shares a bin only with sizes for which
- * the heap takes equally many bytes.  Even these sizes have their own bins if the limit is low
- * (MIN_SHARING_LIMIT), or if the heap does not have the same limit. */
+ * the heap takes equally many bytes.  Even these sizes have their own bins in two cases:
+ * - The limit is low (MIN_SHARING_LIMIT).
+ * - The heap does not have the same limit.  Then the pool's limit counts the sizes of blocks, and a
+ *   block of a shared bin would count as larger than the request. */
 guint
 _tarn_pool_choose_bins (const TarnPool *pool, gsize limit_bytes)
 {

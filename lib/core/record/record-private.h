@@ -36,11 +36,11 @@
  * closes it and waits for the readers. */
 extern TarnDoor _tarn_record_door __attribute__ ((visibility ("hidden")));
 
-/* The set of reasons (bits of TarnFollowReason) for which pools trace blocks.  A pool that traces
- * blocks stores with each block which request got it.  If the set is 0, pools do not trace blocks.
- * While pools trace blocks, a thread serves each request and each free in a read section with a
- * full fence, so that this thread sees the current value of this variable. */
-extern gint _tarn_is_following __attribute__ ((visibility ("hidden"))); /* atomic */
+/* Atomic: the set of reasons (bits of TarnFollowReason) for which pools trace blocks.  A pool that
+ * traces blocks stores with each block which request got it.  If the set is 0, pools do not trace
+ * blocks.  While pools trace blocks, a thread serves each request and each free in a read section
+ * with a full fence, so that this thread sees the current value of this variable. */
+extern gint _tarn_is_following __attribute__ ((visibility ("hidden")));
 
 typedef enum
 {

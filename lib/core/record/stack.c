@@ -215,8 +215,10 @@ get_next (void)
 
 /* Adds to @bytes the events for the stacks that are not in the recording's file yet.  If the file
  * is new, @all is TRUE, and the function adds all stacks.  Only the recorder's thread calls this
- * function.  It does not hold the mutex "lock" while it looks up modules, because the loader then
- * takes its own locks. */
+ * function.
+ *
+ * It does not hold the mutex "lock" while it looks up modules, because the lookup takes locks of
+ * the loader.  A thread that holds these locks may wait for the mutex, so this could deadlock. */
 void
 _tarn_stacks_add_new (GByteArray *bytes, gboolean all)
 {
