@@ -197,7 +197,8 @@ layer_clGetExtensionFunctionAddressForPlatform (cl_platform_id platform, const c
                  _tarn_layer_driver->clGetExtensionFunctionAddressForPlatform (platform, name));
 }
 
-/* The function of OpenCL 1.1, which names no platform. */
+/* Passes clGetExtensionFunctionAddress () on to the driver, and may replace the function that the
+ * driver returns (see choose ()).  This call of OpenCL 1.1 has no argument for a platform. */
 void *CL_API_CALL
 layer_clGetExtensionFunctionAddress (const char *name)
 {
