@@ -417,8 +417,9 @@ fake_get_allocation (const gchar *function, CUdeviceptr address)
 
 /* Ends the test if a command uses memory before the stream that allocates the memory has reached
  * the allocation.  @allocation: the number of the allocation that had the memory when the command
- * was put on its stream.  If a later allocation has the memory now, checks nothing, because the
- * command may use the memory until a stream runs the free of @allocation. */
+ * was put on its stream.  If a later allocation has the memory now, checks nothing: take_pending ()
+ * gives memory away whose free is still pending, and commands of the former owner may use the
+ * memory until a stream runs that free. */
 void
 fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation)
 {
