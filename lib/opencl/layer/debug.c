@@ -229,7 +229,7 @@ _tarn_layer_debug_check_guards (const LayerContext *context)
 /* The released buffers whose memory the layer has not freed yet.  The keys are the handles.  The
  * table has no references to the buffers.  NULL until a buffer with checks is released. */
 static GHashTable *ended;
-static gboolean has_ended; /* atomic: TRUE once there is a table */
+static gboolean has_ended; /* atomic: TRUE as soon as the table @ended has been made */
 
 /* Adds a released buffer to the table. */
 static void

@@ -74,8 +74,8 @@
 #include "common/whole-private.h"
 #include "opencl/image-kinds-private.h"
 
-/* The driver's functions.  The layer sets this pointer before any other call, and never changes
- * it. */
+/* The driver's functions.  The layer sets this pointer when the loader starts the layer, before it
+ * calls any of these functions, and never changes the pointer later. */
 extern const cl_icd_dispatch *_tarn_layer_functions;
 
 /* Returns the driver's functions.  The caller must hold no lock while it calls one of them, because
@@ -355,9 +355,9 @@ struct _LayerContext
   guint64 reused_number TARN_WHOLE;
   gboolean has_reused_early; /* TRUE if memory was reused early: before the commands on only_queue
                                 that used the memory were done */
-  /* The event for which new queues wait.  It completes after all commands whose memory was reused
-   * early, that is, before they were done.  NULL if there are no such commands, or if these
-   * commands are done. */
+  /* The event for which new queues wait.  It completes when all commands are done whose memory was
+   * reused early, that is, before they were done.  NULL if there are no such commands, or if the
+   * layer knows that they are done. */
   cl_event only_event;
   guint n_joining;     /* number of threads that wait, or make a queue wait, for @only_event */
   guint n_user_events; /* atomic: number of the program's user events that are not complete */
@@ -940,7 +940,8 @@ struct _LayerBuffer
                       are being made, during which its block must not be freed */
 
   TarnMutex lock; /* guards all fields below */
-  gboolean ended; /* TRUE if the program has no reference any more; after that no use is added */
+  /* TRUE if the program has no reference any more; then no LayerUse is added any more */
+  gboolean ended;
   guint n_uses;
   LayerUse use;      /* the only use, if n_uses is 1 and @uses is NULL */
   LayerUse *uses;    /* all uses, owned; NULL if there is at most one, in @use */

@@ -154,7 +154,8 @@ find_own (const gchar *name)
 
 /* Returns TRUE if an extension's function with this name may use buffers without the layer's
  * knowledge.  Such a name says that the function enqueues or records commands.  If the name also
- * says that the commands use other kinds of memory, returns FALSE. */
+ * says that the commands use other kinds of memory, such as SVM or OpenGL's objects, returns
+ * FALSE. */
 static gboolean
 may_use_buffers (const gchar *name)
 {
