@@ -25,7 +25,7 @@ typedef struct
   guint64 start, size;
   guint64 of;      /* for a sub-buffer, the address of its segment; otherwise 0 */
   guint64 backing; /* for a mapping, the key of its backing in the table backings */
-  guint64 number;  /* for a backing or segment, the number of the allocation */
+  guint64 number;  /* for a backing or segment, a number that no other one gets */
   guint n_uses;    /* the number of a backing's mappings, or of a segment's sub-buffers */
 } TarnTestingStretch;
 

@@ -116,8 +116,9 @@ DeviceSettings *fake_get_settings (CUdevice device);
 void fake_device_settings_init (DeviceSettings *settings);
 gboolean fake_is_device (CUdevice device);
 gboolean fake_get_attribute (gint *value, guint attribute,
-                             CUdevice device);             /* FALSE if there is no such attribute */
-gboolean fake_can_access (CUdevice device, CUdevice peer); /* also TRUE if both are one device */
+                             CUdevice device); /* returns FALSE if there is no such attribute */
+/* Returns TRUE if @device can access the memory of @peer, also if both are one device. */
+gboolean fake_can_access (CUdevice device, CUdevice peer);
 
 /* The first number in the nth range of numbers for handles.  In a 64-bit process, these ranges are
  * above all addresses that a process has on today's machines.  A 32-bit process has no such

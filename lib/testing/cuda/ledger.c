@@ -46,8 +46,8 @@ typedef struct
 /* a set of all Blocks, owned; ordered by address; no two Blocks overlap */
 static GTree *blocks;
 static GArray *vacant; /* an array of Place, last in, first out */
-/* an array of TarnTestingCudaMemory: memory that a program freed while another context was
- * current */
+/* an array of TarnTestingCudaMemory: memory that a program freed while a context other than the
+ * memory's own was current */
 static GArray *strangers;
 static CUdeviceptr next_address = FAKE_HANDLES (7);
 
