@@ -63,9 +63,10 @@ void _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaSco
  * made the context current by _tarn_cuda_context_enter (). */
 gboolean _tarn_cuda_context_await (const TarnCudaContext *context, GError **error);
 
-/* Fails with TARN_ERROR_NOT_SUPPORTED if @stream is being captured.  Also fails if @stream is
- * CU_STREAM_LEGACY, and a stream for which CU_STREAM_LEGACY would wait is being captured.  The
- * caller has made the context current by _tarn_cuda_context_enter (). */
+/* Fails with TARN_ERROR_NOT_SUPPORTED if @stream is being captured.  If @stream is
+ * CU_STREAM_LEGACY, also fails if a blocking stream is being captured, because the legacy stream
+ * waits for blocking streams.  The caller has made the context current by
+ * _tarn_cuda_context_enter (). */
 gboolean _tarn_cuda_context_check_capture (const TarnCudaContext *context, CUstream stream,
                                            GError **error);
 

@@ -96,7 +96,7 @@ _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *s
 
 /* Checks the status of the free in _tarn_cuda_context_await (), which allocates and frees 1 byte to
  * make the host wait.  If the free failed, returns FALSE with an error, and logs a message.  Logs
- * no message if the context or the driver is gone, because the driver has freed the byte, too. */
+ * no message if the context or the driver is gone, because then the byte is gone, too. */
 static gboolean
 check_freed (const TarnCudaContext *context, const gchar *function, unsigned int status,
              GError **error)

@@ -29,12 +29,11 @@ typedef struct
 #endif
 
 /* Structs for virtual memory, as CUDA 10.2 defines them.  The driver takes the addresses of these
- * structs, so later versions of CUDA cannot enlarge the structs.  The location of a device is
- * {CU_MEM_LOCATION_TYPE_DEVICE, the device's number}. */
+ * structs, so later versions of CUDA cannot enlarge the structs. */
 typedef struct
 {
-  unsigned int type;
-  int id;
+  unsigned int type; /* CU_MEM_LOCATION_TYPE_DEVICE: the memory is on a device */
+  int id;            /* the device's number */
 } TarnCudaOwnLocation;
 
 typedef struct

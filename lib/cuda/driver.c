@@ -15,7 +15,7 @@
 GQuark
 tarn_cuda_error_quark (void)
 {
-  static GQuark known; /* the quark; 0 until it is made; atomic */
+  static GQuark known; /* the quark of TARN_CUDA_ERROR; 0 until it is made; atomic */
 
   return _tarn_quark (&known, "tarn-cuda-error-quark");
 }

@@ -32,7 +32,7 @@ void _tarn_cuda_graph_pieces_release (TarnAllocator *pieces);
  *       queued.  If another thread is returning memory, _tarn_cuda_graph_pieces_settle () does
  *       nothing, and _tarn_cuda_graph_pieces_settle_and_wait () waits until that thread has
  *       finished.  After this wait, the other thread no longer uses the context of a released
- *       graph. */
+ *       graph, so the program may destroy the context. */
 void _tarn_cuda_graph_pieces_settle (void);
 void _tarn_cuda_graph_pieces_settle_and_wait (void);
 

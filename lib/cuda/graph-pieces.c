@@ -41,13 +41,13 @@ typedef struct
 {
   Lender *lender;   /* the struct owns a reference */
   gint is_released; /* atomic; TRUE if the allocator's graphs are gone */
-  TarnMutex lock;   /* guards used, spare and known */
+  TarnMutex lock;   /* guards @used, @spare and @known */
   GHashTable *used; /* maps the address of each block of the pool that heaps use to its TarnBlock */
   /* An array of spare blocks.  A spare block belongs to the pool, and a heap has freed it.  The
    * allocator keeps it for the next requests of its heaps. */
   GPtrArray *spare;
   /* a set: the TarnMemory.address of each backing (memory from cuMemCreate ()) that a heap has
-   * mapped */
+   * mapped, and that graphs may therefore use */
   GHashTable *known;
 } Pieces;
 
@@ -600,7 +600,8 @@ pieces_end (gpointer user_data)
   _tarn_mutex_clear (&self->lock);
   lender_unref (self->lender);
   g_free (self);
-  /* Blocks may have outlived their graph.  This call returns their memory to the pools. */
+  /* The program may have released the graph long ago, and freed the last block of the graph only
+   * now.  So return the memory of these blocks to the pools now. */
   _tarn_cuda_graph_pieces_settle ();
 }
 

@@ -27,8 +27,9 @@ typedef struct
 {
   guint64 id;     /* no other graph ever gets this id */
   TarnPool *pool; /* a reference to the program's pool */
-  /* the handle of the stream on which the capture begins; the program keeps this stream alive until
-   * tarn_cuda_pool_end_graph () returns, and that function waits until n_asking is 0 */
+  /* The handle of the stream on which the capture begins.  The program may destroy the stream as
+   * soon as tarn_cuda_pool_end_graph () returns.  So that function first waits until no thread asks
+   * the driver about the stream (n_asking is 0). */
   gpointer handle;
   /* the driver's id of the capture; 0 if Tarn does not know the id yet, or the capture has ended */
   guint64 capture;

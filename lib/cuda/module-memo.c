@@ -83,7 +83,7 @@ typedef struct
 } Busy;
 
 static TarnMutex lock = TARN_MUTEX_INIT; /* guards busy_contexts, and the structs in it */
-static GSList *busy_contexts;            /* a list of Busy */
+static GSList *busy_contexts;            /* a list of Busy: the contexts with lookups */
 
 /* Finds the Busy struct of a context in which threads look up functions.  Returns NULL if no thread
  * looks up a function in the context.  The caller holds this file's lock. */

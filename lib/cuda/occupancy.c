@@ -160,8 +160,8 @@ static guint64
 count_blocks_by_registers (const TarnCudaDeviceData *data, guint64 warps, guint registers)
 {
   const guint parts = data->warp_allocation_granularity;
-  /* A multiprocessor of compute capability 6.0 has two parts, but the registers of one block must
-   * fit as if there were four parts. */
+  /* A multiprocessor of compute capability 6.0 has two parts.  But it runs a block only if the
+   * registers of this block would fit into a multiprocessor with four parts, too. */
   const guint block_parts = parts == 2 ? 4 : parts;
   guint64 warp_registers
       = divide_up ((guint64) registers * data->warp_size, data->register_allocation_unit)

@@ -14,7 +14,7 @@
 typedef struct
 {
   TarnCudaContext context; /* constant */
-  TarnMutex lock;          /* guards events */
+  TarnMutex lock;          /* guards @events */
   /* unused CUevents; the allocator keeps them, because recording a kept event is cheaper than
    * making a new event */
   GPtrArray *events;
@@ -28,8 +28,8 @@ const TarnCudaContext *_tarn_cuda_pool_get_context (TarnPool *pool);
 
 /* These functions convert between a stream and the handle by which a pool knows the stream.  This
  * thread has no CUstream for another thread's default stream.  For the handle of such a stream,
- * _tarn_cuda_stream_of_handle () returns the legacy stream: it waits for that stream, and that
- * stream waits for it. */
+ * _tarn_cuda_stream_of_handle () returns the legacy stream instead, because the legacy stream
+ * and each default stream wait for each other. */
 gpointer _tarn_cuda_stream_to_handle (CUstream stream);
 CUstream _tarn_cuda_stream_of_handle (gpointer handle);
 

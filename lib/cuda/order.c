@@ -24,7 +24,8 @@
 #define PER_THREAD GUINT_TO_POINTER (2)
 #define IS_PER_THREAD(handle) ((GPOINTER_TO_SIZE (handle) & 3) == 2)
 
-/* An event that has always completed.  Tarn never passes it to the driver. */
+/* The event that stands for commands that are already done.  It is no event of the driver, so Tarn
+ * never passes it to the driver. */
 #define DONE GUINT_TO_POINTER (1)
 
 /* The maximum number of unused events that an allocator keeps. */

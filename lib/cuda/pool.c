@@ -15,8 +15,9 @@
 
 #define MAX_DEVICES 64 /* more devices than any known machine has */
 
-/* atomic; for each device, TRUE if a test has found that virtual memory works.  Memory that peer
- * devices can access, too, is tested anew for each allocator. */
+/* Atomic; for each device, TRUE if a test has found that the device's virtual memory works, as long
+ * as no other device has to access it.  For memory that peer devices can access, too, Tarn repeats
+ * the test for each allocator, because the result may depend on the peers. */
 static gint is_known_to_work[MAX_DEVICES];
 
 /* TRUE if TARN_CUDA_PLAIN asks for cuMemAlloc () instead of virtual memory; always FALSE in a
@@ -54,7 +55,7 @@ plain_works (TarnAllocator *allocator, gsize size)
 static void
 tell_why_plain (const TarnCudaMemoryAllocator *self, const GError *reason)
 {
-  static gint is_told; /* atomic; TRUE if the message was logged */
+  static gint is_told; /* atomic; TRUE if the message below was logged */
 
   if (g_atomic_int_compare_and_exchange (&is_told, FALSE, TRUE))
     g_message ("%s: pools of CUDA device %d have plain memory, because its virtual memory does not "

@@ -47,8 +47,8 @@ find_in_process (const gchar *name, gpointer library)
   return function != NULL || library == NULL ? function : dlsym (library, name);
 }
 
-/* Finds a function that Tarn requires.  If it is missing, stores its name in *missing, but does not
- * replace the name of another missing function. */
+/* Finds a function that Tarn requires.  If it is missing, stores its name in *missing, unless
+ * *missing already has the name of another missing function. */
 static gpointer
 find_required (const Finder *from, const gchar *name, const gchar **missing)
 {

@@ -33,9 +33,9 @@ get_options (const TarnOpenclKernelKey *key)
   return key->options != NULL ? key->options : "";
 }
 
-/* Splits a key into the parts that the memo compares.  Returns FALSE if the key is a struct of the
- * caller's that Tarn cannot read.  The memo never stores a value for an unreadable key, so the
- * functions below treat this key as equal only to itself. */
+/* Splits a key into the parts that the memo compares.  Returns FALSE if the caller was compiled for
+ * another version of Tarn, and this version cannot read the caller's struct.  The memo never stores
+ * a value for an unreadable key, so the functions below treat this key as equal only to itself. */
 static gboolean
 get_parts (gconstpointer theirs, TarnMemoKeyPart *parts)
 {

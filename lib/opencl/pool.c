@@ -50,7 +50,8 @@ tarn_opencl_pool_new_for_device (cl_context context, cl_device_id device, cl_mem
 TarnBlock *
 tarn_opencl_pool_find (TarnPool *pool, cl_mem buffer)
 {
-  /* sets the whole union to 0, because a pointer may be smaller than an address */
+  /* A TarnMemory is a union.  On a 32-bit machine, its pointer has fewer bytes than its address, so
+   * set the address to 0 first. */
   TarnMemory memory = { .address = 0 };
 
   memory.pointer = buffer;
@@ -167,7 +168,9 @@ retain_for (cl_mem buffer, cl_mem sub_buffer, GError **error)
   return FALSE;
 }
 
-/* Makes a sub-buffer of a region within the block. */
+/* Makes a sub-buffer of @size bytes that begins @origin bytes after the start of @buffer.  @buffer
+ * is a block's buffer.  If it is a sub-buffer itself, makes the new sub-buffer from the whole
+ * buffer, because OpenCL allows no sub-buffers of sub-buffers. */
 static cl_mem
 create_sub_buffer (cl_mem buffer, cl_mem_flags flags, gsize origin, gsize size, GError **error)
 {

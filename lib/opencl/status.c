@@ -12,7 +12,7 @@
 GQuark
 tarn_opencl_error_quark (void)
 {
-  static GQuark known; /* the quark; 0 until it is made; atomic */
+  static GQuark known; /* the quark of TARN_OPENCL_ERROR; 0 until it is made; atomic */
 
   return _tarn_quark (&known, "tarn-opencl-error-quark");
 }

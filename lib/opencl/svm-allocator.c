@@ -114,7 +114,8 @@ free_once (Parting *parting)
     return;
   _tarn_cl.clSVMFree (parting->context, parting->pointers[0]);
   _tarn_opencl_frees_end (parting->frees, parting->queue);
-  parting_unref (parting); /* the reference of part (), which is running now or will never run */
+  /* Drop the reference of part ().  Either part () is the caller, or the driver never calls it. */
+  parting_unref (parting);
 }
 
 /* The callback of a free command (clEnqueueSVMFree ()): frees the memory. */

@@ -12,7 +12,8 @@
 const TarnTestingCuda *
 tarn_testing_cuda_get (void)
 {
-  gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); /* the library stays open */
+  /* The library is never closed, because the caller may use the returned functions at any time. */
+  gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   const TarnTestingCuda *(*get) (void) = NULL;
 
   if (library != NULL)

@@ -23,7 +23,8 @@ struct _TarnTestingDevice
   guint allocators;
   guint allocate_calls, free_calls;
   gsize last_size;
-  guint fail_at; /* the value of allocate_calls at the call that fails; 0 if none fails */
+  /* the number of the allocation that fails, as @allocate_calls counts; 0 if none fails */
+  guint fail_at;
   gboolean fail_for_ever, has_failed;
   gdouble fail_share; /* the fraction of all calls that fail, 0 to 1 */
   GRand *rand;        /* chooses the calls that fail by fail_share; NULL until fail_share is set */

@@ -25,7 +25,7 @@ typedef struct
   guint64 start, size;
   guint64 of;      /* for a sub-buffer, the address of its segment; otherwise 0 */
   guint64 backing; /* for a mapping, the key of its backing in the table backings */
-  guint64 number;  /* for a backing or segment, the number of the allocation */
+  guint64 number;  /* for a backing or segment, a number that no other one gets */
   guint n_uses;    /* the number of a backing's mappings, or of a segment's sub-buffers */
 } TarnTestingStretch;
 
@@ -43,7 +43,9 @@ struct _TarnTestingPages
   GHashTable *reservations, *mappings;
   GHashTable *backings, *parts;
   guint allocators, allocations;
-  guint calls, fail_at; /* fail_at: the value of calls at the call that fails; 0 if none fails */
+  /* calls: the number of calls so far; fail_at: the number of the call that fails, counted from 1,
+   * or 0 if none fails */
+  guint calls, fail_at;
   gboolean fail_for_ever, has_failed;
   TarnTestingHook hook; /* runs at the beginning of each call on the device; NULL if none */
   gpointer hook_data;

@@ -29,9 +29,10 @@
  * that other moment also come before this one. */
 typedef GArray TarnTestingClock; /* an array of guint */
 
-/* Memory that was allocated, and perhaps freed.  The moments past, uses, reads and writes tell
- * which commands use the memory.  Invariant: items that come before the moment reads, or before the
- * moment writes, come before the moment uses, too. */
+/* Memory that was allocated, and perhaps freed.  The moments @past, @uses, @reads and @writes tell
+ * which commands use the memory.  Each time a test hands the memory out again, the memory gets a
+ * new owner (tarn_testing_queues_own ()).  Invariant: an item that comes before the moment @reads,
+ * or before the moment @writes, also comes before the moment @uses. */
 typedef struct
 {
   guint64 address;

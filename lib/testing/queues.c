@@ -87,8 +87,9 @@ _tarn_testing_queues_look_up (TarnTestingQueues *queues, gpointer handle, const 
   return NULL;
 }
 
-/* Makes a queue dead if the test has destroyed it and the allocator has no reference to it.  An
- * allocator with event_record_all () cannot keep queues alive, so its references do not count. */
+/* Makes a queue dead if the test has destroyed it and the allocator has no reference to it.
+ * Exception: an allocator with the callback event_record_all () stands for a backend that cannot
+ * keep queues alive (see TarnAllocatorOps), so its references do not count. */
 void
 _tarn_testing_queues_end_if_unused (TarnTestingQueues *queues, TarnTestingSlot *slot)
 {

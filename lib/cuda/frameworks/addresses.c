@@ -93,8 +93,9 @@ allocate (gsize size, CUdevice device, CUstream stream, GError **error)
   if (_tarn_cuda_is_capturing (stream))
     return _tarn_cuda_graph_memory_allocate (size, device, stream, error);
   block = allocate_shared (_tarn_cuda_shared_get (device, &local), size, stream, &local);
-  if (g_error_matches (local, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)) /* the device was reset */
+  if (g_error_matches (local, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     {
+      /* A reset of the device has destroyed the shared pool's context.  So make a new pool. */
       g_clear_error (&local);
       block = allocate_shared (_tarn_cuda_shared_renew (device, &local), size, stream, &local);
     }

@@ -74,7 +74,7 @@ find (const gchar *const *libraries, const gchar *symbol)
       void *found = library != NULL ? dlsym (library, symbol) : NULL;
 
       if (library != NULL)
-        dlclose (library); /* the library stays loaded: the process had loaded it before */
+        dlclose (library); /* does not unload the library, which the process itself has loaded */
       if (found != NULL)
         return found;
     }

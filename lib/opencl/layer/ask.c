@@ -381,7 +381,8 @@ makes_right_image (LayerContext *context, cl_mem part)
 
 /* Makes a sub-buffer of @buffer, and an image of the sub-buffer.  Returns TRUE if the image is
  * correct: the layer writes a byte to the sub-buffer, and reads the same byte from the image.
- * Returns UNKNOWN if the layer cannot find out now. */
+ * Returns FALSE if the driver refuses the image, or if the image is wrong.  Returns UNKNOWN if the
+ * layer cannot find out now, for example because the driver makes no sub-buffer. */
 static gint
 makes_image_of_part (LayerContext *context, cl_mem buffer)
 {
@@ -508,7 +509,8 @@ shares_address (LayerContext *context, cl_mem buffer)
   if (other == NULL)
     return FALSE;
   shares = hand_over_to_each_other (queue, buffer, other);
-  if (shares == UNKNOWN) /* the commands on @other may still run, and use the memory of @buffer */
+  /* The commands on @other may still run.  They use the memory of @buffer, so keep @buffer. */
+  if (shares == UNKNOWN)
     keep_until_done (queue, buffer);
   _tarn_layer_driver->clReleaseMemObject (other);
   return shares;

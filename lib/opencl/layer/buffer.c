@@ -201,11 +201,12 @@ _tarn_layer_buffer_commands_done (LayerBuffer *self)
   g_assert (n > 0);
 }
 
-/* Postpones the destruction of a released buffer until a command that uses the buffer is done.
- * @use: the record of the command.  The layer waits for the command's event.  If @use has no event,
- * or if the command is known to be done, does nothing and returns FALSE.  The caller then calls
- * wait_for_queue () instead.  @notify: TRUE if the driver shall call the layer back when the
- * command is done. */
+/* Postpones the destruction of a released buffer until a command that uses the buffer is done, and
+ * returns TRUE.  The layer waits for the command's event.  @use: the record of the command.
+ * @notify: TRUE if the driver shall call the layer back when the command is done.
+ *
+ * If @use has no event, or if the command is known to be done, does nothing and returns FALSE.  The
+ * caller then calls wait_for_queue (), which also does nothing if the command is done. */
 static gboolean
 wait_for_event (LayerBuffer *self, LayerUse *use, gboolean notify)
 {
@@ -224,8 +225,8 @@ wait_for_queue (LayerBuffer *self, LayerUse *use, gboolean notify)
 {
   __atomic_add_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
   if (!_tarn_layer_queue_add_waiting (use))
-    /* @waits stays above 0, because destroy_after_commands () subtracts its own 1 only at its end.
-     */
+    /* The buffer is destroyed when @waits becomes 0.  This subtraction does not make it 0, because
+     * @waits includes a 1 that destroy_after_commands () subtracts only at its end. */
     __atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
   else if (notify)
     _tarn_layer_queue_put_marker (use->queue, TRUE);

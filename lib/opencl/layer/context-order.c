@@ -63,14 +63,15 @@ set_order_locked (LayerContext *self, LayerOrder order, LayerQueue *only_queue)
 }
 
 /* Ends the state LAYER_ONE_QUEUE, in which released memory is reused at once.  First waits until no
- * other thread is ending it (LAYER_BECOMING_MANY).
+ * other thread is ending the state (LAYER_BECOMING_MANY).
  * - If memory was reused before the commands that used it were done, sets LAYER_BECOMING_MANY, and
  *   returns a reference to the queue with these commands.  The caller puts a marker on this queue,
  *   for which new queues then wait, and sets LAYER_MANY_QUEUES.
  * - Otherwise sets LAYER_MANY_QUEUES and returns NULL.
  *
  * @queue: NULL, or a queue that will soon be closed or run its commands out of order.  If @queue is
- * not NULL and not the only queue, the state does not end, and the function returns NULL. */
+ * not NULL and not the only queue, the function keeps the state and returns NULL, because the order
+ * of the only queue's commands does not change. */
 static LayerQueue *
 begin_many_queues (LayerContext *self, LayerQueue *queue)
 {

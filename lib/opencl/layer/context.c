@@ -110,7 +110,9 @@ _tarn_layer_context_trim (LayerContext *self)
   {
     TARN_LOCKED (&self->lock);
 
-    memcpy (pools, self->pools, sizeof self->pools); /* a pool lives as long as its context */
+    /* The pools stay alive without the lock and without a reference: a pool lives as long as its
+     * context. */
+    memcpy (pools, self->pools, sizeof self->pools);
     pools[LAYER_N_KINDS] = self->images;
   }
   for (guint i = 0; i < G_N_ELEMENTS (pools); i++)

@@ -13,9 +13,9 @@
 
 #include "layer-private.h"
 
-/* The place of a box in a buffer.  @row and @slice are the row pitch and the slice pitch in bytes.
- * If the program passed 0 for a pitch, the field has the pitch that OpenCL computes from the size
- * of the box instead.  So a pitch is 0 only if the box is empty. */
+/* The position of a box in a buffer.  @row and @slice are the row pitch and the slice pitch in
+ * bytes.  If the program passed 0 for a pitch, the field has the pitch that OpenCL computes from
+ * the size of the box instead.  So a pitch is 0 only if the box is empty. */
 typedef struct
 {
   cl_mem object;
@@ -61,7 +61,7 @@ read_box (Box *box, cl_mem object, const size_t *origin, const size_t *region, s
   return TRUE;
 }
 
-/* Returns TRUE if the layer finds no fault with the place of a box in @buffer.  There are three
+/* Returns TRUE if the layer finds no fault with the position of a box in @buffer.  There are three
  * kinds of @buffer:
  * - An image, or NULL for an object that is not from a pool: returns TRUE, because the driver
  *   checks the box.
@@ -164,9 +164,11 @@ get_row_start (const Box *box, gsize y, gsize z)
 /* Enqueues a command that copies row @i of the @n rows of a box.  The command for the last row
  * waits for the commands of all other rows, so the program gets the event of the last row as the
  * event of the whole copy.  The command's box is this row, and begins at the row's offset in the
- * buffer.  If both boxes of a command are in one buffer, a driver may refuse a box whose origin is
- * beyond the end of a row.  So the pitches that this function passes are larger than both offsets.
- */
+ * buffer.
+ *
+ * If both boxes of a command are in one buffer, a driver may refuse a box whose origin is beyond
+ * the end of a row.  So the pitches that this function passes are larger than both offsets.  They
+ * have no other effect, because a box of one row uses no pitch. */
 static cl_int
 copy_row (const BoxCopy *copy, gsize i, gsize n, cl_event *events)
 {
@@ -237,7 +239,7 @@ has_valid_pitches (const Box *box, const size_t *region)
  * - The row or slice pitches of the two boxes differ.  OpenCL does not allow that within one
  *   buffer.  The driver does not see these pitches, so the function checks them.
  * - The driver reports an overlap, although the caller knows that the boxes do not overlap
- *   (@apart).  A driver may do so if the boxes begin at different places in a row.
+ *   (@apart).  A driver may do so if the boxes begin at different offsets in a row.
  *
  * @has_begun: set to TRUE if copy_rows () enqueued a command. */
 static cl_int
@@ -298,7 +300,8 @@ layer_clEnqueueCopyBufferRect (cl_command_queue queue, cl_mem from, cl_mem to,
         status = copy_between (&copy, get_whole (source) != get_whole (target), &has_begun);
     }
   if (status != CL_SUCCESS)
-    /* the driver writes the event with the last command, and has not accepted that command */
+    /* The driver has written no event: it writes the event with the last command, and it has
+     * refused that command or an earlier one. */
     command.event = NULL;
   _tarn_layer_command_end (&command, has_begun ? CL_SUCCESS : status, FALSE);
   return status;

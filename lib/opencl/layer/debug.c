@@ -7,11 +7,11 @@
  * must not wait.  So a thread of the layer, the debug thread, checks and frees the buffers.  The
  * program's commands never delay this thread, because no command uses these buffers any more.
  *
- * Until then, the file keeps a table of the released buffers, and reports calls of the program that
- * use one of them.
+ * Until the debug thread has freed a released buffer, this file keeps the buffer in a table, and
+ * reports calls of the program that use the buffer.
  *
- * The mutex @lock guards all static variables of this file, except has_ended.  Invariant: n_left is
- * the number of tasks in @tasks, plus 1 while the debug thread runs a task. */
+ * The mutex @lock guards all variables of this file that are not atomic.  Invariant: n_left is the
+ * number of tasks in @tasks, plus 1 while the debug thread runs a task. */
 
 #include "layer-private.h"
 
@@ -229,7 +229,7 @@ _tarn_layer_debug_check_guards (const LayerContext *context)
 /* The released buffers whose memory the layer has not freed yet.  The keys are the handles.  The
  * table has no references to the buffers.  NULL until a buffer with checks is released. */
 static GHashTable *ended;
-static gboolean has_ended; /* atomic: TRUE once there is a table */
+static gboolean has_ended; /* atomic: TRUE as soon as the table @ended has been made */
 
 /* Adds a released buffer to the table. */
 static void

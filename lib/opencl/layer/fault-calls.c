@@ -13,7 +13,8 @@ cl_icd_dispatch _tarn_layer_behind_faults;
 /* Functions and macros that many calls use */
 
 /* Counts a failed call for a buffer, an image or SVM, if the program gets an error that means a
- * lack of memory.  The layer itself counts only the calls that fail without fault injection. */
+ * lack of memory.  The layer counts failed calls, too, but does not see those that fault injection
+ * makes fail. */
 static void
 count_failure (FaultCall call, cl_int status)
 {

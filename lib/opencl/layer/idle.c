@@ -63,9 +63,10 @@ get_idle (LayerContext *context, guint i)
 }
 
 /* Returns TRUE if a context's pools have served requests, but none for MAX_AGE.  The caller then
- * trims the pools.  Sets the times of the pools' next looks (look_at) to 0, as for unused pools, so
- * the next call returns FALSE if there was no request in between.  If a request in another thread
- * sets look_at at the same time, its value may be lost, which only makes the next look early. */
+ * trims the pools.  Before it returns TRUE, sets the time of each pool's next look (look_at) to 0,
+ * which stands for a pool without requests.  So the next call returns FALSE, unless a request has
+ * set look_at meanwhile.  If a request in another thread sets look_at during this function, that
+ * value may be lost.  This only makes the next look early. */
 static gboolean
 try_end_use (LayerContext *context, gint64 now)
 {

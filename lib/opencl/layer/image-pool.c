@@ -335,8 +335,9 @@ get (LayerContext *context, const TarnOpenclImageKind *kind, cl_mem *handle, GEr
   _tarn_opencl_image_kinds_release (context->image_kinds, bytes);
   if (block == NULL)
     return NULL;
-  /* Check only after the allocation whether the layer is blind, that is, has missed commands: see
-   * _tarn_layer_sub_get () in subs.c. */
+  /* The layer is blind if the program may use images by functions that the layer does not know.
+   * Check this only after the allocation: the program may have used the block's former image by
+   * such a function until it released that image. */
   *handle = _tarn_layer_is_blind () ? NULL : take (context, block);
   if (*handle != NULL)
     return block;

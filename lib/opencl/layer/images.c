@@ -5,7 +5,7 @@
  *
  * The program's buffers are sub-buffers of the driver's buffers.  A driver that makes images of
  * buffers may refuse to make images of sub-buffers (PoCL), or make images that read the wrong
- * place.  If PoCL's device is the host's processor, the layer makes a buffer over the sub-buffer's
+ * bytes.  If PoCL's device is the host's processor, the layer makes a buffer over the sub-buffer's
  * host address (CL_MEM_USE_HOST_PTR), and then the image of this buffer.  The buffer has the same
  * memory as the sub-buffer.  So nothing is copied, and the program's handles stay valid.  Queries
  * do not show the buffer: see describe.c. */
@@ -111,11 +111,14 @@ add_disguised (LayerBuffer *whole, cl_mem image)
  * - If the driver does not make the stand-in, returns NULL, and does not change *status.
  * - If the driver refuses the image, it would refuse the same image of any other buffer.  Sets
  *   *status to the driver's error, and returns NULL.
- * - If the stand-in shares the memory of the program's buffer, returns the image.
+ * - If the stand-in shares the memory of the program's buffer, sets *status to CL_SUCCESS, and
+ *   returns the image.
  * - If the stand-in has its own memory, releases the image, warns, and returns NULL.  Does not
  *   change *status.
  *
- * In the last two cases, the driver makes all new buffers of the context from now on. */
+ * In the last two cases, the driver itself makes all new buffers of the context from now on,
+ * because the program makes images of buffers, and the driver can make them of its own whole
+ * buffers. */
 static cl_mem
 create_of_stand_in (const Request *request, LayerBuffer *whole, cl_int *status)
 {

@@ -74,8 +74,8 @@
 #include "common/whole-private.h"
 #include "opencl/image-kinds-private.h"
 
-/* The driver's functions.  The layer sets this pointer before any other call, and never changes
- * it. */
+/* The driver's functions.  The layer sets this pointer when the loader starts the layer, before it
+ * calls any of these functions, and never changes the pointer later. */
 extern const cl_icd_dispatch *_tarn_layer_functions;
 
 /* Returns the driver's functions.  The caller must hold no lock while it calls one of them, because
@@ -355,9 +355,9 @@ struct _LayerContext
   guint64 reused_number TARN_WHOLE;
   gboolean has_reused_early; /* TRUE if memory was reused early: before the commands on only_queue
                                 that used the memory were done */
-  /* The event for which new queues wait.  It completes after all commands whose memory was reused
-   * early, that is, before they were done.  NULL if there are no such commands, or if these
-   * commands are done. */
+  /* The event for which new queues wait.  It completes when all commands are done whose memory was
+   * reused early, that is, before they were done.  NULL if there are no such commands, or if the
+   * layer knows that they are done. */
   cl_event only_event;
   guint n_joining;     /* number of threads that wait, or make a queue wait, for @only_event */
   guint n_user_events; /* atomic: number of the program's user events that are not complete */
@@ -369,8 +369,10 @@ struct _LayerContext
   /* The pieces, the driver's large buffers: piece number N is at index N - 1.  An element is NULL
    * if no piece has this number. */
   GPtrArray *pieces;
-  GHashTable *addresses;      /* maps each piece whose host address is known to this address */
-  guint all_used_before;      /* an index in @pieces: no element below this index is NULL */
+  GHashTable *addresses; /* maps each piece whose host address is known to this address */
+  /* an index in @pieces: no element below it is NULL, so the search for a free piece number begins
+   * there */
+  guint all_used_before;
   cl_command_queue own_queue; /* the queue for the layer's own commands; NULL until it is made */
   TarnPool *pools[LAYER_N_KINDS]; /* the pool for each kind of memory; NULL until it is made */
   LayerSource sources[LAYER_N_KINDS];
@@ -384,7 +386,7 @@ struct _LayerContext
   GHashTable *answers;           /* the driver's answers to questions about flags: see ask.c */
 
   TarnMutex subs_lock; /* guards @subs, @spares and @spares_time: see subs.c */
-  GTree *subs;         /* maps the LayerPlace of a sub-buffer to its LayerSub */
+  GTree *subs;         /* maps the key (LayerPlace) of a sub-buffer to its LayerSub */
   /* The spares: the sub-buffers in @subs that are no buffer of the program at present, and that the
    * layer keeps for later buffers.  Owned, the youngest first. */
   GQueue spares;
@@ -434,8 +436,9 @@ LayerContext *_tarn_layer_context_find_pool (cl_context handle, cl_mem_flags fla
                                              TarnPool **pool);
 
 /* Returns TRUE if the context may reuse memory early: before the commands that use the memory are
- * done.  The state must be LAYER_NO_QUEUE or LAYER_ONE_QUEUE (one queue, in order).  If it is
- * LAYER_ONE_QUEUE, records that memory is being reused early. */
+ * done.  This is so in the states LAYER_NO_QUEUE and LAYER_ONE_QUEUE (one queue, in order), unless
+ * TARN_DEBUG checks the context's buffers.  In the state LAYER_ONE_QUEUE, also records that memory
+ * is being reused early. */
 gboolean _tarn_layer_context_try_early_reuse (LayerContext *self);
 
 /* Ends the state LAYER_ONE_QUEUE, in which a context reuses memory before the commands that use the
@@ -443,8 +446,8 @@ gboolean _tarn_layer_context_try_early_reuse (LayerContext *self);
  * other than that in which the program enqueues them.
  *
  * @queue: NULL, or a queue that will soon take no more commands or run commands out of order.  Such
- * a queue can never be the only queue again.  If @queue is another queue than the only queue, the
- * state does not end. */
+ * a queue can never be the only queue again.  If @queue is not the only queue, the state does not
+ * end, because the order of the only queue's commands does not change. */
 void _tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue);
 
 /* These functions add a new queue to the context, and drop a queue that takes no more commands.
@@ -592,7 +595,8 @@ gsize _tarn_layer_get_held_bytes (TarnPool *pool);
 
 /* Types and functions of pieces.c */
 
-/* The key by which the layer finds a sub-buffer: a place in a piece (a large buffer), and flags. */
+/* The key by which the layer finds a sub-buffer: the sub-buffer's address and size, that is, its
+ * range of bytes in a piece (a large buffer), and its flags. */
 typedef struct
 {
   /* The address of the sub-buffer's block.  It consists of the piece's number and the block's
@@ -828,8 +832,8 @@ void _tarn_layer_queue_poll (LayerQueue *self);
 
 /* Waits for those commands of the queue for which released buffers wait.  Returns FALSE if there
  * are no such commands, if a command failed, if a user event of the context is not complete, or if
- * no command completed for 10 s.  If the last such wait for this queue gave up, this one also
- * returns FALSE if no command completes in the first 10 ms. */
+ * no command completed for 10 s.  If the last wait for this queue gave up for this last reason,
+ * the function already gives up if no command completes in the first 10 ms. */
 gboolean _tarn_layer_queue_wait (LayerQueue *self);
 
 /* Waits for all commands of the queue, even if a command has failed.  Returns FALSE if there was
@@ -922,7 +926,7 @@ struct _LayerBuffer
   gsize size;
   /* The flags that the program passed, without those that a sub-buffer inherits. */
   cl_mem_flags asked;
-  cl_mem_flags flags; /* the flags that the driver reports */
+  cl_mem_flags flags; /* the flags that the program's queries get (CL_MEM_FLAGS) */
   gboolean is_image;
   gboolean is_disguised; /* TRUE if the image is over a buffer's host address: see images.c */
   gboolean was_mapped;   /* TRUE if the program released the buffer while it was mapped */
@@ -936,7 +940,8 @@ struct _LayerBuffer
                       are being made, during which its block must not be freed */
 
   TarnMutex lock; /* guards all fields below */
-  gboolean ended; /* TRUE if the program has no reference any more; after that no use is added */
+  /* TRUE if the program has no reference any more; then no LayerUse is added any more */
+  gboolean ended;
   guint n_uses;
   LayerUse use;      /* the only use, if n_uses is 1 and @uses is NULL */
   LayerUse *uses;    /* all uses, owned; NULL if there is at most one, in @use */
@@ -1027,8 +1032,8 @@ typedef struct
    * objects are in @few. */
   LayerBuffer **many;
   cl_event own; /* the command's event, if the layer needs the event and the program does not */
-  /* The place to which the driver writes the event; NULL if neither the layer nor the program needs
-   * it. */
+  /* The address to which the driver writes the command's event; NULL if neither the layer nor the
+   * program needs the event. */
   cl_event *event;
 } LayerCommand;
 

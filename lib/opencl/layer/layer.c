@@ -154,7 +154,8 @@ find_own (const gchar *name)
 
 /* Returns TRUE if an extension's function with this name may use buffers without the layer's
  * knowledge.  Such a name says that the function enqueues or records commands.  If the name also
- * says that the commands use other kinds of memory, returns FALSE. */
+ * says that the commands use other kinds of memory, such as SVM or OpenGL's objects, returns
+ * FALSE. */
 static gboolean
 may_use_buffers (const gchar *name)
 {
@@ -197,7 +198,8 @@ layer_clGetExtensionFunctionAddressForPlatform (cl_platform_id platform, const c
                  _tarn_layer_driver->clGetExtensionFunctionAddressForPlatform (platform, name));
 }
 
-/* The function of OpenCL 1.1, which names no platform. */
+/* Passes clGetExtensionFunctionAddress () on to the driver, and may replace the function that the
+ * driver returns (see choose ()).  This call of OpenCL 1.1 has no argument for a platform. */
 void *CL_API_CALL
 layer_clGetExtensionFunctionAddress (const char *name)
 {

@@ -15,9 +15,11 @@
 /* The record of a mapped region of a buffer or image. */
 typedef struct
 {
-  gpointer pointer;     /* the host address of the mapped region */
-  LayerBuffer *buffer;  /* the mapped object: a buffer, or an object made of a buffer; borrowed */
-  gboolean is_retained; /* TRUE if the map counts as a reference of the program to the object */
+  gpointer pointer;    /* the host address of the mapped region */
+  LayerBuffer *buffer; /* the mapped object: a buffer, or an object made of a buffer; borrowed */
+  /* TRUE if the map counts as a reference of the program to the object, because the driver counts
+   * maps in CL_MEM_REFERENCE_COUNT */
+  gboolean is_retained;
 } LayerMap;
 
 /* Returns the buffer that an object is made of.  If the object is not made of a buffer, returns the
@@ -178,7 +180,8 @@ layer_clEnqueueUnmapMemObject (cl_command_queue queue, cl_mem object, void *poin
   _tarn_layer_command_end (&command, status, FALSE);
   if (map.buffer != NULL)
     end_map (&map, status != CL_SUCCESS);
+  /* Check for out-of-bounds writes, which the host may have made while the region was mapped. */
   if (self != NULL && status == CL_SUCCESS)
-    _tarn_layer_debug_check_guards (self->context); /* finds the host's out-of-bounds writes */
+    _tarn_layer_debug_check_guards (self->context);
   return status;
 }

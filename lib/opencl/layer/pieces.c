@@ -535,7 +535,8 @@ debugged_pool_new (LayerSource *source, const TarnPoolOptions *options)
 /* The largest number of bytes that a pool caches.  A cached block serves the next buffer of the
  * block's size, together with the sub-buffer that the layer has kept for the block.  If the block
  * returned to the heap instead, the heap would merge it with its neighbours.  Later the heap would
- * usually split the memory at other places, where the driver would have to make new sub-buffers. */
+ * usually split the memory at other offsets, where the driver would have to make new sub-buffers.
+ */
 #define HELD_BYTES ((gsize) 64 << 20)
 
 TarnPool *
@@ -547,8 +548,9 @@ _tarn_layer_pool_new (LayerSource *source)
   TarnPool *pool = NULL;
 
   options.name = source->memory == LAYER_HOST ? "host buffers" : "buffers";
-  if (_tarn_layer_get_settings ()->rounds_sizes) /* without rounding, few sizes are equal, so few
-                                                    cached blocks would serve later buffers */
+  /* Cache many bytes only if the layer rounds up sizes.  Otherwise few sizes are equal, so few
+   * cached blocks would serve later buffers. */
+  if (_tarn_layer_get_settings ()->rounds_sizes)
     options.hold_bytes = HELD_BYTES;
   if (!read_limit (source->context, &options.limit_bytes))
     return NULL;

@@ -133,7 +133,7 @@ add_marker (LayerQueue *self, cl_event event, guint64 number)
     TARN_LOCKED (&self->lock);
 
     /* Another thread may have put a marker with a larger number into the list meanwhile.  So find
-     * the place that keeps the list in the order of the markers' numbers. */
+     * the position that keeps the list in the order of the markers' numbers. */
     for (link = self->markers.tail; link != NULL && ((LayerMarker *) link->data)->number > number;)
       link = link->prev;
     g_queue_insert_after (&self->markers, link, marker);
@@ -245,8 +245,8 @@ _tarn_layer_queue_add_waiting (LayerUse *use)
   TARN_LOCKED (&self->lock);
 
   /* Check with the lock held, because another thread may be recording the commands as done.  That
-   * thread ends the waits that are in @waiting now.  If the queue is closed, perhaps no thread
-   * records commands as done later, so a wait added after that would never end. */
+   * thread ends only the waits that are in @waiting while it holds the lock.  If a wait were added
+   * later, and the queue is closed, perhaps no thread would ever end this wait. */
   if (_tarn_layer_queue_is_done (self, use->number))
     return FALSE;
   use->number = _tarn_layer_queue_get_enqueued (self);

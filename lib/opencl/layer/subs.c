@@ -23,8 +23,9 @@
 
 #define MAX_AGE (10 * G_TIME_SPAN_SECOND)
 
-/* Compares two places of sub-buffers by address.  Places that overlap count as equal, so a lookup
- * in the tree finds a sub-buffer that overlaps a place. */
+/* Compares the keys (LayerPlace) of two sub-buffers by address.  Keys count as equal if their
+ * ranges of bytes overlap, so a lookup in the tree finds a sub-buffer that overlaps the wanted
+ * range. */
 static gint
 compare_places (gconstpointer a, gconstpointer b)
 {
@@ -179,9 +180,9 @@ _tarn_layer_count_spares (LayerContext *context)
 
 /* Functions that make sub-buffers */
 
-/* Removes a spare sub-buffer that overlaps a place from the list of spares, and returns the spare.
- * Returns NULL if no spare overlaps the place.  Sets *is_busy to TRUE if another thread has yet to
- * release a sub-buffer that overlaps the place, otherwise to FALSE. */
+/* Removes a spare sub-buffer that overlaps the range of bytes of @place from the list of spares,
+ * and returns the spare.  Returns NULL if no spare overlaps this range.  Sets *is_busy to TRUE if
+ * another thread has yet to release a sub-buffer that overlaps this range, otherwise to FALSE. */
 static LayerSub *
 take_overlapping (LayerContext *context, const LayerPlace *place, gboolean *is_busy)
 {
@@ -202,8 +203,9 @@ are_equal (const LayerPlace *a, const LayerPlace *b)
 }
 
 /* Removes the spare sub-buffer with the key @place from the list of spares, and returns the spare.
- * If there is no such spare, releases the spares that overlap the place, and returns NULL.  Sets
- * *is_busy to TRUE if another thread has yet to release a sub-buffer that overlaps the place. */
+ * If there is no such spare, releases the spares that overlap the range of bytes of @place, and
+ * returns NULL.  Sets *is_busy to TRUE if another thread has yet to release a sub-buffer that
+ * overlaps this range, otherwise to FALSE. */
 static LayerSub *
 take_spare (LayerContext *context, const LayerPlace *place, gboolean *is_busy)
 {

@@ -178,7 +178,8 @@ _tarn_layer_unref (gpointer record)
   g_assert (n > 0);
   if (n > 1)
     return;
-  _tarn_assert_no_locks (); /* the record's finalizer may call the driver */
+  /* The record's finalizer may call the driver.  A thread must hold no lock during such a call. */
+  _tarn_assert_no_locks ();
   self->finalize (self);
 }
 

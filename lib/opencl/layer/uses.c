@@ -63,8 +63,7 @@ put_back (LayerBuffer *self, const LayerUse *use)
 }
 
 /* Removes all uses (records of commands) from a buffer and returns them, if their number is a power
- * of two and at least MANY_USES.  Otherwise returns NULL.  The caller holds
- * the buffer's lock. */
+ * of two and at least MANY_USES.  Otherwise returns NULL.  The caller holds the buffer's lock. */
 static GArray *
 take_many_locked (LayerBuffer *self)
 {
@@ -123,9 +122,9 @@ replace_locked (LayerBuffer *self, LayerUse *use)
   return FALSE;
 }
 
-/* Adds *use, the record of a command, to a buffer, and sets *use to a record that the caller must
- * clear: if *use was merged with a use of the buffer (see replace_locked ()), to the earlier of
- * these two uses, otherwise to an empty record.
+/* Adds *use, the record of a command, to a buffer.  If the buffer has a use with which *use can be
+ * merged (see replace_locked ()), keeps the later of the two, and sets *use to the earlier one.
+ * Otherwise sets *use to an empty record.  In both cases the caller must clear *use.
  *
  * Returns all uses of the buffer if it is time to drop uses (see MANY_USES); the caller must pass
  * them to drop_done_uses ().  Otherwise returns NULL. */

@@ -46,8 +46,8 @@ static HandleTable exec_handles
 static _Thread_local guint thread_mode = GLOBAL;
 
 /* The lock of the fake driver guards these variables. */
-/* maps each stream that is being captured to its Capture; the stream at which the capture began
- * owns the Capture */
+/* maps each stream that is being captured to its Capture; a Capture lives until the capture ends,
+ * or until the context of the stream at which it began (origin) is destroyed */
 static GHashTable *captures;
 static guint64 latest_id; /* the id of the latest capture */
 

@@ -92,7 +92,7 @@ typedef struct
 #define FAKE_CUDA_GRANULARITY ((gsize) 2 << 20)
 
 /* The bytes of memory that each device has by default: as many as an H200 has.  In a 32-bit process
- * a device has fewer bytes than the largest request can name. */
+ * a device has only 1.75 GiB, so that a test can still request more bytes than the device has. */
 #define FAKE_CUDA_MEMORY_SIZE                                                                      \
   (sizeof (size_t) > 4 ? G_GUINT64_CONSTANT (150109880320) : G_GUINT64_CONSTANT (1879048192))
 
@@ -125,8 +125,8 @@ enum
 
 /* The version of CUDA that the fake driver implements, and that cuDriverGetVersion () returns.  The
  * driver lacks the functions that later versions of CUDA introduced.  From the same sources, the
- * build makes a second library with an older version, for a program that is compiled with that
- * version. */
+ * build makes a second library with an older version, for tests with a driver that lacks these
+ * functions. */
 #ifndef FAKE_CUDA_VERSION
 #define FAKE_CUDA_VERSION 12090
 #endif

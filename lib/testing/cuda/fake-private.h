@@ -116,8 +116,9 @@ DeviceSettings *fake_get_settings (CUdevice device);
 void fake_device_settings_init (DeviceSettings *settings);
 gboolean fake_is_device (CUdevice device);
 gboolean fake_get_attribute (gint *value, guint attribute,
-                             CUdevice device);             /* FALSE if there is no such attribute */
-gboolean fake_can_access (CUdevice device, CUdevice peer); /* also TRUE if both are one device */
+                             CUdevice device); /* returns FALSE if there is no such attribute */
+/* Returns TRUE if @device can access the memory of @peer, also if both are one device. */
+gboolean fake_can_access (CUdevice device, CUdevice peer);
 
 /* The first number in the nth range of numbers for handles.  In a 64-bit process, these ranges are
  * above all addresses that a process has on today's machines.  A 32-bit process has no such
@@ -158,8 +159,9 @@ typedef struct
   /* TRUE if the context was destroyed; the struct stays while the context is primary, or in a
    * thread's stack of contexts */
   gboolean is_destroyed;
-  /* the number of entries for this context in all threads' stacks, except those that were pushed
-   * before the context was made (Entry.is_dangling) */
+  /* The number of entries for this context in all threads' stacks.  An entry with the same handle
+   * that was pushed before this context was made stands for an earlier context, and does not count
+   * (Entry.is_dangling). */
   guint n_stacked;
 } Context;
 
@@ -190,7 +192,7 @@ void fake_describe_memory (GString *text);
  * functions holds the lock. */
 #if FAKE_CUDA_VERSION >= 10020
 guint fake_count_virtual (TarnTestingCudaKind kind, guint64 *bytes);
-guint64 fake_count_backed (CUdevice device); /* returns a number of bytes */
+guint64 fake_count_backed (CUdevice device); /* the bytes of the device's backings */
 gboolean fake_find_mapping (CUdeviceptr address, TarnTestingCudaMemory *memory);
 gboolean fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes);
 #else
@@ -320,7 +322,7 @@ void fake_invalidate_capture (Capture *capture);
 void fake_capture_do (Capture *capture, void (*function) (gpointer), gconstpointer data,
                       gsize size);
 Status fake_end_captures (void);
-Status fake_end_captures_of (guint64 context_id); /* ends captures of any mode */
+Status fake_end_captures_of (guint64 context_id); /* invalidates captures of any mode */
 Status fake_end_blocking_captures_of (guint64 context_id);
 /* Calls fake_end_blocking_captures_of () if @stream is the legacy stream. */
 Status fake_check_legacy (const Stream *stream);

@@ -46,8 +46,8 @@ typedef struct
 /* a set of all Blocks, owned; ordered by address; no two Blocks overlap */
 static GTree *blocks;
 static GArray *vacant; /* an array of Place, last in, first out */
-/* an array of TarnTestingCudaMemory: memory that a program freed while another context was
- * current */
+/* an array of TarnTestingCudaMemory: memory that a program freed while a context other than the
+ * memory's own was current */
 static GArray *strangers;
 static CUdeviceptr next_address = FAKE_HANDLES (7);
 
@@ -417,8 +417,9 @@ fake_get_allocation (const gchar *function, CUdeviceptr address)
 
 /* Ends the test if a command uses memory before the stream that allocates the memory has reached
  * the allocation.  @allocation: the number of the allocation that had the memory when the command
- * was put on its stream.  If a later allocation has the memory now, checks nothing, because the
- * command may use the memory until a stream runs the free of @allocation. */
+ * was put on its stream.  If a later allocation has the memory now, checks nothing: take_pending ()
+ * gives memory away whose free is still pending, and commands of the former owner may use the
+ * memory until a stream runs that free. */
 void
 fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation)
 {

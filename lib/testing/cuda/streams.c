@@ -5,12 +5,12 @@
  * all commands before it are done.  Only the command "work" is done later, when the test finishes
  * it.  There are no kernels.
  *
- * The legacy default stream waits for the commands of blocking streams and per-thread default
- * streams in three cases: for a recorded event, a stream-ordered allocation and a stream-ordered
- * free.  In turn, if the legacy default stream waits for an event, all such streams that exist at
- * that time wait for the event, too.  In all other cases, the default streams wait for no other
- * stream.  A call that names a destroyed stream ends the test, because such a call crashes on an
- * H200. */
+ * If the program records an event on the legacy default stream, or allocates or frees memory in the
+ * order of that stream, the stream first waits for the commands of blocking streams and per-thread
+ * default streams.  In turn, if the legacy default stream waits for an event, all blocking streams
+ * and per-thread default streams that exist at that time wait for the event, too.  In all other
+ * cases, the default streams wait for no other stream.  A call that names a destroyed stream ends
+ * the test, because such a call crashes on an H200. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -196,8 +196,9 @@ fake_stream_wait (Stream *stream, Mark *mark)
   put (stream, WAIT, mark);
 }
 
-/* Functions that make, find and free streams, and make them do their work.  The caller of each of
- * these functions holds the lock. */
+/* Functions that make, find and free streams, put "work" commands on them and finish these
+ * commands, and make streams wait for each other.  The caller of each of these functions holds the
+ * lock. */
 
 static Stream *
 make_stream (guint64 context_id)
