@@ -29,7 +29,7 @@
  * device, its element in devices is NULL. */
 typedef struct
 {
-  GArray *platforms;  /* TarnSelectionPlatforms */
+  GArray *platforms;  /* elements of type TarnSelectionPlatform */
   GPtrArray *devices; /* for each platform a GPtrArray of Devices */
   /* For each platform a GArray of TarnSelectionDevices.  Their texts belong to the Devices and to
    * names. */

@@ -12,7 +12,8 @@
  * loaded: many drivers use LLVM, which catches signals even if they are ignored. */
 void interrupt_init (void);
 
-/* Catches SIGINT, SIGTERM and SIGHUP.  Each signal ends an iteration of the default main context.
+/* Catches SIGINT, SIGTERM and SIGHUP.  If g_main_context_iteration () waits in the default main
+ * context, each of these signals makes it return, so the caller can call interrupt_get_signal ().
  * Signals that were ignored when the program began stay ignored, as nohup(1) expects.  Also ignores
  * SIGPIPE. */
 void interrupt_watch (void);

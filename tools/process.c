@@ -166,9 +166,9 @@ finish (Process *process, ProcessEnd end, gint code)
 }
 
 /* Handles the end of the process: kills the rest of its process group, and reads the rest of its
- * output.  While the group has a process left, no other group can get its number.  If the group has
- * none left, the kill could only hit another group that got the number since waitpid ()
- * returned. */
+ * output.  The kill can hardly hit another group.  While the group has a process left, the system
+ * gives its number to no other group.  If it has none left, another group could have got the number
+ * only since waitpid () returned. */
 static void
 on_end (GPid pid, gint status, gpointer data)
 {

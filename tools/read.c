@@ -26,7 +26,7 @@ is_compressed (gconstpointer data, gsize length)
   return length >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
 }
 
-/* Replaces the message of GLib for compressed data whose end is missing by a clearer one. */
+/* Replaces GLib's message by a clearer one, if the end of the compressed data is missing. */
 static void
 explain (GError **error)
 {
@@ -67,7 +67,7 @@ expand (gconstpointer data, gsize length, gsize most, GError **error)
   return g_steal_pointer (&expanded);
 }
 
-/* Gets the first bytes of a regular file, as they are in the file. */
+/* Gets the first bytes of a regular file, without expanding them. */
 static gsize
 read_first (const gchar *path, gpointer bytes, gsize n)
 {

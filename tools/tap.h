@@ -43,7 +43,7 @@ typedef struct
   GPtrArray *lines; /* TapLines */
   guint n_points;
   guint n[3];           /* for each TapResult, the number of points */
-  const TapPoint *last; /* nullable */
+  const TapPoint *last; /* the latest point; nullable */
   gboolean has_plan;
   guint planned;      /* the number of planned points, if has_plan is TRUE */
   gchar *skip_reason; /* reason of a plan "1..0 # SKIP reason"; nullable */

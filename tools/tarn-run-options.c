@@ -256,7 +256,7 @@ options_print_about (Options *options)
       return EXIT_SUCCESS;
     }
   help = g_option_context_get_help (context, TRUE, NULL);
-  g_print ("%s", help); /* in the encoding of the locale */
+  g_print ("%s", help); /* unlike printf (), converts UTF-8 to the locale's encoding */
   return EXIT_SUCCESS;
 }
 

@@ -441,7 +441,7 @@ update_state (Child *child)
 static void
 child_wait (Child *child, const sigset_t *awaited)
 {
-  gboolean is_there = update_state (child); /* one SIGCHLD may stand for several children */
+  gboolean is_there = update_state (child); /* the program may have ended already */
   siginfo_t info;
 
   while (is_there)

@@ -81,7 +81,7 @@ check_options (const Options *options, GError **error)
   return TRUE;
 }
 
-/* Splits "-j4" into "-j 4", because GOption reads only the latter and people type the former. */
+/* Splits "-j4" into "-j 4": people type "-j4", but GOption reads only "-j 4". */
 static GStrv
 split_attached (gchar **argv)
 {
@@ -271,8 +271,8 @@ die_of_signal (const Session *session)
   interrupt_die ();
 }
 
-/* Checks standard output.  If it cannot be written, kills all programs and returns FALSE.
- * output_guard () reports the failure at the end. */
+/* Checks standard output.  If it cannot be written, kills all programs and returns FALSE.  When
+ * tarn-test ends, output_guard () reports that the output could not be written. */
 static gboolean
 check_output (const Session *session)
 {
@@ -287,7 +287,8 @@ check_output (const Session *session)
 static gboolean
 run_all (Session *session)
 {
-  interrupt_watch (); /* check_output () finds out if nobody reads standard output */
+  /* Also ignores SIGPIPE.  If nobody reads standard output, check_output () finds out instead. */
+  interrupt_watch ();
 
   report_begin (&session->report);
   start_runs (session);

@@ -28,7 +28,7 @@
 typedef struct
 {
   gboolean print, json, csv, chrome, pytorch, help, version;
-  gchar *from_pytorch; /* nullable */
+  gchar *from_pytorch; /* path of a PyTorch snapshot to convert; nullable */
   gchar *output;       /* NULL: standard output */
   FilterTexts filter;
   gchar **files;
@@ -294,7 +294,7 @@ print_about (const Options *options, GOptionContext *context)
   if (options->version)
     printf ("%s %s\n", PROGRAM, PACKAGE_VERSION);
   else
-    g_print ("%s", help); /* in the encoding of the locale */
+    g_print ("%s", help); /* unlike printf (), converts UTF-8 to the locale's encoding */
 }
 
 static gint

@@ -230,9 +230,10 @@ is_over_heap (const Recorded *recorded, const RecordedObject *pool)
   return upstream != NULL && upstream->object_class == TARN_TRACE_HEAP;
 }
 
-/* Returns FALSE if the recording has no object that the alternative changes.  To add a heap, or to
- * set leading bits without removing heaps, it must have a pool that is not over a heap.  To set the
- * growth of heaps, or to remove heaps but not pools, it must have a heap. */
+/* Returns FALSE if the recording has no object that the alternative changes.  An alternative that
+ * adds heaps, or that sets leading bits without removing heaps, changes pools that are not over a
+ * heap.  An alternative that sets the growth of heaps, or that removes heaps but not pools, changes
+ * heaps. */
 gboolean
 alternative_applies (const Alternative *self, const Recorded *recorded)
 {

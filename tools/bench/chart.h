@@ -23,8 +23,9 @@ typedef struct
 typedef struct
 {
   gchar *name;
-  GArray *points;        /* ChartPoints */
-  gboolean is_yardstick; /* draws the line dashed, because it is only a yardstick */
+  GArray *points; /* elements of type ChartPoint */
+  /* draws the line dashed: it is not a result, but a cost to compare results with */
+  gboolean is_yardstick;
 } ChartLine;
 
 /* A chart: lines over two axes. */
@@ -36,7 +37,7 @@ typedef struct
   gboolean is_logarithmic;
   gboolean has_marks;  /* draws a mark at each point */
   gboolean is_stepped; /* each value holds until the next point */
-  GPtrArray *lines;    /* ChartLines */
+  GPtrArray *lines;    /* elements of type ChartLine */
 } Chart;
 
 /* Creates a chart without lines.  Takes over @title. */

@@ -14,7 +14,8 @@
  * one.  With a limit of 2^59 bytes, that would take for ever. */
 #define MAX_VIRTUAL ((gsize) MIN ((guint64) 1 << 44, G_MAXSIZE / 4))
 
-/* A counter: a fake allocator that only counts bytes. */
+/* A counter: a fake allocator that only counts bytes.  Its meter also counts the bytes of other
+ * counters.  TarnAllocatorOps.event_record_all records an event on the queues all_queues. */
 typedef struct
 {
   gsize budget; /* the most bytes that may be allocated; 0: no limit; atomic */

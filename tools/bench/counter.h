@@ -11,7 +11,8 @@
 
 #include "simulated-queues.h"
 
-/* A meter: counts the bytes that several counters have allocated together.
+/* A meter: counts the bytes that several counters have allocated together: now (used), and at the
+ * most (peak).
  *
  * Invariant, between calls: used <= peak. */
 typedef struct

@@ -16,7 +16,7 @@ typedef struct
   pthread_mutex_t lock;      /* held until all threads were created, or one could not be created */
   gboolean is_off;           /* a thread could not be created, so all threads end */
   pthread_barrier_t barrier; /* for the crew's threads and the thread that stops them */
-  gint stop;                 /* atomic */
+  gint stop;                 /* atomic; nonzero tells the threads to stop */
 } Crew;
 
 /* A thread of a crew. */
@@ -74,7 +74,8 @@ crew_get_window_peak (const Job *job, guint thread)
   guint64 bytes = 0, peak = 0;
 
   fill_sizes (sizes, job->sizes, thread);
-  /* goes through the list twice, because a window may reach from its end to its beginning */
+  /* Moves a window of WINDOW_BLOCKS sizes along the list, twice: after the last size of the list, a
+   * thread goes on with the first one. */
   for (guint i = 0; i < 2 * N_SIZES; i++)
     {
       if (i >= WINDOW_BLOCKS)

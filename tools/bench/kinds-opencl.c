@@ -22,8 +22,8 @@ handle_free (gpointer data)
 
   if (handle->queue != NULL)
     {
-      OPENCL (clFinish)
-      (handle->queue); /* allocations may not have reached the device yet */
+      /* Waits for the driver, which may not have processed all allocations yet. */
+      OPENCL (clFinish) (handle->queue);
       OPENCL (clReleaseCommandQueue) (handle->queue);
     }
   if (handle->context != NULL)

@@ -55,7 +55,8 @@ extern const gsize n_kinds;
 
 /* Opens a source.  Returns NULL with TARN_ERROR_NOT_SUPPORTED if the device or the driver has no
  * such memory, or with another error.  If @has_queues, a kind that needs no device gets simulated
- * queues, which are @lag steps behind the host. */
+ * queues.  On these queues, the device is @lag steps (events of a trace or of a recording) behind
+ * the host. */
 Source *source_open (const Kind *kind, const Device *device, gboolean has_queues, guint64 lag,
                      GError **error);
 void source_close (Source *source);

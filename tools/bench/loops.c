@@ -217,7 +217,7 @@ DEFINE_LOOPS (malloc, FALSE)
 DEFINE_LOOPS (pool, TRUE)
 DEFINE_LOOPS (ordered, TRUE)
 
-/* PATTERN_WINDOW is the only pattern that runs with SUBJECT_TURNS. */
+/* Runs PATTERN_WINDOW with SUBJECT_TURNS, which has no other pattern. */
 static guint64
 window_of_turns (Lane *lane)
 {

@@ -11,8 +11,9 @@
 /* The rows of results for one number of threads. */
 typedef struct
 {
-  /* The bytes taken from the driver, as a multiple of the most bytes in use, and of the sum of the
-   * threads' own peaks; the moves of segments, NULL without a heap */
+  /* of_use: bytes taken from the driver, divided by the most bytes in use.  of_peaks: bytes taken
+   * from the driver, divided by the sum of the threads' own peaks.  moves: how many times the heap
+   * moved a segment; NULL if there is no heap. */
   Result *of_use, *of_peaks, *moves;
 } Rows;
 
@@ -20,7 +21,7 @@ typedef struct
  * segments that the heap moved. */
 typedef struct
 {
-  gdouble taken, active; /* bytes */
+  gdouble taken, active;
   guint64 moves;
 } Count;
 

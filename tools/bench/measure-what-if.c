@@ -96,8 +96,8 @@ keep_peaks (const Rebuilt *rebuilt, gsize *peaks)
 }
 
 /* Tells whether a replay changes nothing, so that its counters must equal those of the recording.
- * Even on a kind of memory that has a heap, nothing changes if each recorded pool has a heap
- * already. */
+ * If the kind of memory has a heap, the replay also puts a heap below each recorded pool that has
+ * none.  That is a change, too, unless every recorded pool has a heap. */
 static gboolean
 is_as_recorded (const Trial *trial, const Alternative *alternative)
 {

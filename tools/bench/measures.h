@@ -25,7 +25,7 @@ typedef struct
   const GArray *threads;         /* guints: the numbers of threads of --threads */
   const GPtrArray *made_traces;  /* made-up Traces, only for memory that needs no device */
   const GPtrArray *read_traces;  /* Traces from files, for every kind of memory */
-  const GPtrArray *recordings;   /* Recordeds, for every kind of memory */
+  const GPtrArray *recordings;   /* recorded programs (Recorded), for every kind of memory */
   const GPtrArray *alternatives; /* Alternatives for the recordings; nullable */
   gboolean has_all_alternatives; /* tries also alternatives that change nothing */
   /* Each thread that runs a loop has its own queue, and each trace is replayed with its own queues
@@ -47,7 +47,7 @@ struct _Measure
   const gchar *name; /* the name for --measure, which selects all measures of this name */
   void (*run) (const Bench *bench, const Source *source, const Measure *measure);
   gboolean needs_pool;    /* needs a Tarn pool, not a pool of the driver */
-  gboolean needs_counter; /* only for memory that needs no device */
+  gboolean needs_counter; /* runs only on a counter: memory that needs no device */
 
   /* Only for measures of loops, which a crew of threads runs */
   Pattern pattern;

@@ -32,7 +32,7 @@ typedef struct
   gboolean *has_measure;   /* for each of measures[], TRUE if it is chosen */
   GArray *threads;         /* guints: the numbers of threads */
   GPtrArray *traces;       /* the Traces that were read; with --weave only the woven trace */
-  GPtrArray *recordings;   /* Recordeds */
+  GPtrArray *recordings;   /* recorded programs: elements of type Recorded */
   GPtrArray *alternatives; /* Alternatives; NULL: none */
 } Options;
 

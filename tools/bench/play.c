@@ -29,7 +29,7 @@ typedef struct
   /* A thread that is about to end; the thread of the next turn joins it; nullable */
   GThread *ended;
 
-  gboolean has_failed; /* atomic */
+  gboolean has_failed; /* atomic: a step has failed, or a thread could not be created */
 } Stage;
 
 /* A thread that makes steps of a play. */

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A play: steps that several threads make.  If Play.has_ends, a thread ends after its last step,
- * while the play goes on.  Then the thread's cache of blocks ends at the same step as in the
- * recorded program. */
+ * A play: steps that several threads make.  If Play.has_ends, each thread ends after its last step,
+ * while the play goes on.  When a thread ends, the pool takes back the blocks in the thread's
+ * cache.  This then happens at the same step as in the recorded program. */
 
 #ifndef PLAY_H
 #define PLAY_H

@@ -16,8 +16,9 @@ get_recorded (const Rebuilt *self, guint i)
 
 /* Computes the budget for the counter that stands for a recorded backend.  It is one byte less than
  * least_refused, the smallest total of bytes that the backend refused to reach.  Returns 0, which
- * means no limit, if the backend refused no request, or if its room varied
- * (recorded_has_varying_room ()). */
+ * means no limit, if the backend refused no request.  Also returns 0 if the backend reached at
+ * least this total at another time (recorded_has_varying_room ()); rebuilt_set_room () then sets
+ * the budget during the replay. */
 static gsize
 get_budget (const RecordedObject *object)
 {

@@ -41,8 +41,8 @@ typedef struct
   const gsize *peaks;
   RebuiltObject *objects;     /* indexed like the recorded objects */
   gpointer *queues;           /* indexed by the queue's number, which begins at 1 */
-  SimulatedQueues *simulated; /* NULL: queues are the device's */
-  Meter *meter;               /* NULL: memory is the device's */
+  SimulatedQueues *simulated; /* NULL: the device's own queues are used */
+  Meter *meter;               /* NULL: the device's memory is used */
 } Rebuilt;
 
 /* Initialises @self without making objects.  Call rebuilt_clear () even if it fails.  If the

@@ -13,7 +13,7 @@
 #define NS_PER_US 1000
 #define STEPS_AT_A_TIME 65536 /* number of steps between two updates of the progress line */
 
-static gchar failed_request; /* never read: FAILED is its address */
+static gchar failed_request; /* gives FAILED an address that no block has */
 #define FAILED ((gpointer) &failed_request)
 
 /* The time that the library's clock shows during a replay, in microseconds.  It starts at one hour,

@@ -105,8 +105,9 @@ get_blocks (const Reader *reader, guint object)
   return blocks->pdata[object];
 }
 
-/* Adds a Reach if a request (@step) got a block that another queue had used.  The request did not
- * wait, so that queue had completed its work with the block; the Reach records this. */
+/* Handles a request (@step) that got a cached block without a wait.  If another queue had used the
+ * block, that queue had completed its work with the block.  The Reach that this function adds
+ * records this. */
 static void
 note_reach (Reader *reader, const KnownBlock *known, const Step *step)
 {

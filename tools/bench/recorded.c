@@ -131,7 +131,7 @@ describe_object (Reader *reader, const RecordedEvent *event, GError **error)
   RecordedObject *object;
 
   if (index != RECORDED_NONE)
-    return TRUE; /* the first description of an object counts */
+    return TRUE; /* a later description of the same object is ignored */
   if (reader->recorded->objects->len == RECORDED_MAX_OBJECTS)
     return recorded_refuse (error, "it has more than %d pools, heaps and allocators",
                             RECORDED_MAX_OBJECTS);

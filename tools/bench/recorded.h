@@ -105,10 +105,10 @@ typedef struct
 typedef struct
 {
   gchar *name;
-  GPtrArray *objects; /* RecordedObjects */
-  GArray *steps;      /* Steps */
-  GArray *reaches;    /* Reaches */
-  GArray *rooms;      /* Rooms */
+  GPtrArray *objects; /* elements of type RecordedObject */
+  GArray *steps;      /* elements of type Step */
+  GArray *reaches;    /* elements of type Reach */
+  GArray *rooms;      /* elements of type Room */
   guint n_threads, n_queues;
   guint32 n_blocks;
   guint64 n_requests;

@@ -37,30 +37,31 @@ typedef struct
   gboolean is_unsupported;
 } Result;
 
-/* The bytes at a moment of a replayed trace. */
+/* The bytes at a moment of a replayed trace: the bytes that the heap or pool manages, and the
+ * requested bytes of the blocks in use. */
 typedef struct
 {
-  gdouble time;            /* nanoseconds since the start of the trace */
-  gdouble managed, active; /* bytes */
+  gdouble time; /* nanoseconds since the start of the trace */
+  gdouble managed, active;
 } TracePoint;
 
-/* The bytes of a replayed trace. */
+/* The bytes of a replayed trace: their peaks, and a sample of moments. */
 typedef struct
 {
   gchar *device;
   const gchar *kind;
   gchar *name;
   guint64 n_allocations;
-  gsize peak_managed, peak_active; /* bytes */
-  GArray *points;                  /* a sample of the trace's moments, as TracePoints */
+  gsize peak_managed, peak_active;
+  GArray *points; /* a sample of the trace's moments, as TracePoints */
 } TraceResult;
 
 /* All results. */
 typedef struct
 {
   GPtrArray *rows;   /* Results: the rows */
-  GPtrArray *traces; /* TraceResults */
-  GPtrArray *tables; /* WhatIfs */
+  GPtrArray *traces; /* elements of type TraceResult */
+  GPtrArray *tables; /* elements of type WhatIf */
 } Results;
 
 Results *results_new (void);
@@ -76,7 +77,7 @@ TraceResult *results_add_trace (Results *results, const Source *source, const gc
  * why. */
 void results_add_failure (Results *results, const Kind *kind, const Device *device, GError *error);
 
-/* Sets the value. */
+/* Sets the value of a result that has neither a value nor an error yet. */
 void result_set (Result *result, Spread value);
 
 /* Sets value, yardstick and ratio from @n repetitions, each with a value and a yardstick.  Divides
@@ -84,10 +85,11 @@ void result_set (Result *result, Spread value);
  * and takes the median of these ratios.  Sorts both arrays. */
 void result_set_beside (Result *result, gdouble *values, gdouble *yardsticks, guint n);
 
-/* Sets an error, and takes it over. */
+/* Stores the message of @error, which says why the result has no value.  Takes over @error. */
 void result_fail (Result *result, GError *error);
 
-/* Computes the gains.  Call it when @results has all rows of a measure. */
+/* Computes the gains: compares each row of several threads with the row of one thread.  Call it
+ * when @results has all rows of a measure. */
 void results_compute_gains (Results *results);
 gboolean results_have_errors (const Results *results);
 

@@ -17,7 +17,7 @@ typedef struct
 /* The queues of a replay. */
 struct _SimulatedQueues
 {
-  GPtrArray *queues; /* Queues */
+  GPtrArray *queues; /* elements of type Queue */
   Steps *steps;      /* one for each thread */
   guint n_threads;
   guint64 lag; /* number of steps by which the device is behind the host */

@@ -27,14 +27,14 @@ enum
 {
   LEARNER = 1,
   READER,
-  /* SENDER has a queue, but no thread. */
+  /* SENDER is only a queue: the thread LEARNER puts work on it. */
   SENDER
 };
 
 /* The trace that is being made up. */
 typedef struct
 {
-  GArray *events; /* TraceEvents */
+  GArray *events; /* elements of type TraceEvent */
   guint64 last_id;
 } Model;
 
@@ -81,9 +81,11 @@ go_forward (Model *model, Layer *layer, gsize length)
   free_block (model, LEARNER, wide);
 }
 
-/* Makes the backward pass of a layer, which computes its gradients.  On return, *sent is the block
- * with these gradients.  Before, it is the block of the layer that came before this one in the
- * pass, or 0.  That block has been sent to the other devices by now, so the function frees it. */
+/* Makes the backward pass of a layer, and allocates a block for the gradients that the pass
+ * computes.  The pass goes from the last layer to the first.  When the function is called, *sent is
+ * the gradients' block of the previous layer in this order, or 0 if there is none.  These gradients
+ * have been sent to the other devices by now, so the function frees their block.  Then it stores
+ * the new block in *sent. */
 static void
 go_back (Model *model, const Layer *layer, gsize length, guint64 *sent)
 {

@@ -3,7 +3,8 @@
  *
  * Makes up traces, the same ones in every run.  Except in the trace of the language model, the
  * logarithms of the sizes are drawn from an even distribution.  Sizes are not chosen among powers
- * of two, because a pool rounds these up by the largest share. */
+ * of two: a power of two is the smallest size in its bin, so a pool would round every request up by
+ * the largest share. */
 
 #include <math.h>
 

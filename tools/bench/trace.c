@@ -13,7 +13,7 @@ typedef struct
 {
   GHashTable *live; /* maps a block's id to the TraceEvent that allocates the block */
   GArray *unused;   /* guints: free slots */
-  guint64 active;   /* bytes */
+  guint64 active;   /* bytes of the blocks in use */
   /* Map the number of a thread or a queue to its index.  Indices count from 0, in the order in
    * which the numbers first appear. */
   GHashTable *threads, *queues;

@@ -37,7 +37,7 @@ typedef struct
   guint n_threads;
   guint n_queues; /* number of queues that events name */
   guint64 n_allocations;
-  guint64 peak_active; /* bytes */
+  guint64 peak_active; /* the most bytes that are in use at a time */
 } Trace;
 
 /* Reads a file with the columns time,thread,action,id,size,queue, which may be compressed with

@@ -17,8 +17,8 @@ typedef struct
   gsize peak_managed; /* bytes that the backend had allocated at its peak */
   gsize peak_active;  /* most requested bytes that were in use at a time */
   gdouble ratio;      /* peak_managed / peak_active; NAN: nothing was in use */
-  /* The share of the backend's bytes that were not in use when these bytes were at their peak.
-   * NAN: the backend allocated nothing. */
+  /* The share of the backend's bytes that were not in use at the moment when the backend had
+   * allocated the most bytes.  NAN: the backend allocated nothing. */
   gdouble idle_share;
   /* The share of served requests that needed no driver call.  NAN: pools served no request. */
   gdouble hit_share;
@@ -48,7 +48,7 @@ typedef struct
   /* WhatIfRows: first the program as recorded, then the alternatives, from the best to the worst */
   GPtrArray *rows;
   guint n_compared;       /* number of counters that were compared */
-  GPtrArray *differences; /* Differences */
+  GPtrArray *differences; /* elements of type Difference */
   GPtrArray *notes;       /* texts: why counters may differ, or are not compared */
 } WhatIf;
 

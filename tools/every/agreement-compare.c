@@ -7,15 +7,17 @@
 
 #include "agreement-private.h"
 
-/* The comparison has a group of lines for each key and each skeleton, and one for all lines that
- * are compared by words.  It first looks for each expected line at the same index of its group as
- * in the good runs.  If more than MAX_MISSING lines of a group are not there, the comparison of the
- * group ends at the first line that the run did not print.  Otherwise the search for the other
- * lines could take a time that grows with the square of their number. */
+/* The comparison works on groups of lines: those that are compared as a whole and have the same key
+ * (Line.key), those that are compared by numbers and have the same skeleton (Line.skeleton), and
+ * those that are compared by words.  In each group, it first looks for each expected line at the
+ * same index as in the good runs.  If more than MAX_MISSING lines are not there, the comparison of
+ * the group ends at the first line that the run did not print.  Otherwise the search for the
+ * remaining lines could take a time that grows with the square of their number. */
 #define MAX_MISSING 2000
 
-/* A decimal that varied only by rounding in the good runs may lie outside of the range of its
- * values there, by this share of the largest value. */
+/* If a decimal varied only by rounding in the good runs, a run's value fits if it is in the range
+ * of the values of the good runs.  It may also be outside of this range by SLACK times the largest
+ * of these values. */
 #define SLACK 1e-3
 
 static gboolean
@@ -81,8 +83,8 @@ take (gpointer *line, const Expected *expected, GHashTable *used)
   return TRUE;
 }
 
-/* Searches all @lines for one that fits @expected.  Adds it to @used, and sets its element to
- * NULL.  Returns FALSE if no line fits. */
+/* Finds a line in @lines that fits @expected.  Adds the line to @used, and replaces it by NULL in
+ * @lines.  Returns FALSE if no line fits. */
 static gboolean
 take_any (GPtrArray *lines, const Expected *expected, GHashTable *used)
 {

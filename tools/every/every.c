@@ -339,7 +339,7 @@ wait_for_more (Session *session)
     die_of_signal (session);
   if (!ferror (stdout))
     return TRUE;
-  kill_all (session); /* output_guard () reports the failure at the end */
+  kill_all (session); /* output_guard () reports the closed output at the end */
   return FALSE;
 }
 
@@ -555,7 +555,8 @@ every_run (const EverySettings *settings)
     }
   session.has_color = terminal_has_color (STDOUT_FILENO);
   interrupt_init ();
-  interrupt_watch (); /* wait_for_more () finds out if nobody reads standard output */
+  /* Also ignores SIGPIPE.  If nobody reads standard output, wait_for_more () finds out instead. */
+  interrupt_watch ();
   signal (SIGCHLD, SIG_DFL);
   status = begin (&session);
   if (status == EXIT_SUCCESS)

@@ -89,8 +89,9 @@ join (GPtrArray *words)
   return value;
 }
 
-/* Adds a word for each call that fails: for the program's OpenCL calls, such as "clCreateBuffer=3",
- * or if @is_requests for its requests to Tarn, such as "nth=3".  Also adds the memory budget. */
+/* Adds a word for each call that fails.  If @is_requests is FALSE, these are OpenCL calls of the
+ * program, such as "clCreateBuffer=3".  If it is TRUE, they are requests of the program to Tarn,
+ * such as "nth=3".  Also adds the memory budget. */
 static void
 add_calls (const Faults *faults, gboolean is_requests, GPtrArray *words)
 {

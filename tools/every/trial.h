@@ -36,7 +36,7 @@ struct _Trial
   GString *output;     /* the program's standard output; NULL when it is not needed any more */
   gchar *difference;   /* a line of output that differs from good runs; nullable */
   GString *errors;     /* the program's standard error */
-  gboolean has_failed; /* the call that should fail did */
+  gboolean has_failed; /* the call that was to fail has failed */
   gchar *mistake;      /* the first mistake that TARN_DEBUG found; nullable */
   gchar *leak;         /* the first leak that TARN_DEBUG found; nullable */
   gboolean has_layer;  /* the program loaded the layer */

@@ -120,8 +120,8 @@ find_leak (const Verdict *verdict, const Trial *trial)
       guint64 usual = trial_get_count (verdict->good->left, kind);
       guint64 n = trial_get_count (trial->left, kind);
 
-      /* These bytes are memory that Tarn has not returned to the driver at the end.  The layer's
-       * pool caches the memory; the program did not leak it. */
+      /* For FAULTS_REQUESTS, n is the number of bytes that Tarn has not returned to the driver at
+       * the end.  The layer's pool caches this memory; the program did not leak it. */
       if (trial->has_pool && g_str_equal (kind, FAULTS_REQUESTS))
         continue;
       if (n > usual)

@@ -40,11 +40,10 @@ struct _DebugInfo
 {
   Dwfl *dwfl;
   Dwfl_Module *module;
-  /* The number to add to an address of the file to get the address in the module */
+  /* The number to add to an address of the file to get the address in the Dwfl */
   Dwarf_Addr bias;
   Dwarf *dwarf; /* NULL: there is no debugging information */
-  /* The number to add to an address of the debugging information to get the address in the
-   * module */
+  /* The number to add to an address of the debugging information to get the address in the Dwfl */
   Dwarf_Addr dwarf_bias;
   GArray *units;         /* an array of Range, sorted by start */
   GHashTable *functions; /* maps a unit's offset to a GArray of Range, sorted by start */
@@ -470,8 +469,8 @@ add_functions_at (DebugInfo *self, Dwarf_Die *unit, Dwarf_Addr address, GArray *
   return TRUE;
 }
 
-/* Adds the symbol of the symbol table at an address of the module.  Adds its line, too, if the
- * unit is known. */
+/* Adds the symbol of the symbol table at an address in the Dwfl.  Adds its line, too, if the unit
+ * is known. */
 static void
 add_symbol (DebugInfo *self, Dwarf_Die *unit, Dwarf_Addr address, GArray *places)
 {

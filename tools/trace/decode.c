@@ -28,7 +28,7 @@
   FIELD (NUMBER, size, "wanted_bytes"), FIELD (NUMBER, alloc_size, "active_bytes"),                \
       FIELD (NUMBER, other, "held_bytes")
 
-#define MAX_FIELDS 6 /* including FIELD_NONE */
+#define MAX_FIELDS 6 /* the most fields of an event, with FIELD_NONE at the end */
 
 static const Field layouts[TARN_TRACE_N_KINDS][MAX_FIELDS] = {
   [TARN_TRACE_USE] = { OBJECT },
@@ -426,8 +426,9 @@ read_rest (Cursor *cursor, StreamState *state, Definitions *definitions, gboolea
     }
 }
 
-/* Updates the state of the stream if an event sets it.  Copies the state into an event that is a
- * request. */
+/* If an event sets a value for later events of its stream, such as the queue, stores the value in
+ * @state.  If an event is a request, copies these values into it, and resets those that hold for
+ * one request only. */
 static void
 apply (StreamState *state, RecordedEvent *event)
 {

@@ -374,7 +374,7 @@ get_own (Object *heap)
   if (heap->own == NULL)
     {
       heap->own = g_new0 (Object, 1);
-      heap->own->object_class = TARN_TRACE_DIRECT; /* this object caches no blocks */
+      heap->own->object_class = TARN_TRACE_DIRECT; /* the class of objects that cache no blocks */
     }
   return heap->own;
 }

@@ -226,7 +226,8 @@ begin_file (Chrome *chrome)
   fputs ("}}", file);
 }
 
-/* Counts all events, and writes those that the filter selects. */
+/* Applies all events to the objects, because their counters are written, too.  Writes only the
+ * events that the filter selects. */
 gboolean
 print_chrome (const Output *output, GError **error)
 {

@@ -22,10 +22,10 @@ typedef struct
 /* Begins to read the recording, at its first event. */
 void progress_begin (Progress *self, Recording *recording, const gchar *verb);
 
-/* Gets the next event like recording_next ().  At the end it erases the progress. */
+/* Gets the next event like recording_next ().  Erases the progress if there is none. */
 gboolean progress_next (Progress *self, RecordedEvent *event, GError **error);
 
-/* Erases the progress before the end. */
+/* Erases the progress, for a caller that stops before the last event. */
 void progress_end (Progress *self);
 
 #endif

@@ -33,9 +33,9 @@ typedef struct
 
 /* A stream: the events of one thread.
  *
- * Invariant: if the stream is in Recording.heap, event is its next event.  The exception is the
- * first stream of the heap while Recording.is_given is TRUE: recording_next () has returned its
- * event already. */
+ * Invariant: if the stream is in Recording.heap, event is the next event that recording_next ()
+ * returns from the stream.  While Recording.is_given is TRUE, this does not hold for the first
+ * stream of the heap: recording_next () has returned that stream's event already. */
 typedef struct
 {
   guint32 number;
@@ -59,7 +59,7 @@ struct _Recording
   TarnTraceHeader header;
   Definitions *definitions;
   GArray *packets;    /* Packets, in the order of the file */
-  GPtrArray *streams; /* Streams */
+  GPtrArray *streams; /* elements of type Stream */
   GHashTable *by_number;
   guint64 n_events, n_lost;
   gboolean is_stopped;

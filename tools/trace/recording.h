@@ -51,7 +51,7 @@ typedef struct
    * FALSE. */
   guint64 other;
 
-  /* Fields of OBJECT and STATS; the other events have only text */
+  /* Fields of OBJECT and STATS events.  Of these fields, other events have only text. */
   TarnTraceClass object_class;
   guint64 upstream;
   const gchar *text; /* OBJECT: the kind of the object; other events: the thread's name; nullable */

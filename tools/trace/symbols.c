@@ -85,8 +85,9 @@ complain (Symbols *self, const RecordedModule *module, const gchar *message)
     text_complain (self->program, "%s", text);
 }
 
-/* Gets the debugging information of a module.  Returns NULL if there is none.  The vDSO, which the
- * kernel maps into each process, is a module without a file, so its path is not absolute. */
+/* Gets the debugging information of a module.  Returns NULL if there is none.  Opens no file if the
+ * path is not absolute: such a module is the vDSO, which the kernel maps into each process without
+ * a file. */
 static DebugInfo *
 get_debug_info (Symbols *self, const RecordedModule *module)
 {

@@ -28,7 +28,8 @@ function laneOrder(trace, kind) {
   return at < 0 ? order.length + kind : at;
 }
 
-/* Counts calls and costs, by kind and queue or object. */
+/* Counts the calls of a lane (all calls of one kind), and sums up their costs (durations).  Makes a
+ * sum for each queue if the calls are about queues, as waits are, and otherwise for each object. */
 function sumCalls(trace, lane, from, to) {
   const sums = new Map(), isOfQueue = ['wait', 'mark', 'use', 'move', 'forget'].includes(lane.name);
   for (const i of lane.calls) {
@@ -72,8 +73,8 @@ const callsView = {
     this.listLongest(app, lanes);
   },
 
-  /* Draws the share of each pixel's time that calls took, from light to dark; calls without a cost
-   * are ticks. */
+  /* Draws the calls of a lane.  The greater the share of a pixel's time that calls took, the
+   * stronger is the pixel's colour.  A pixel has the weakest colour if its calls took no time. */
   drawLane(app, context, plot, lane, y, step) {
     const { trace } = app, { t0, t1 } = app.range, n = Math.round(plot.width), per = (t1 - t0) / n;
     const busy = new Float64Array(n + 1), any = new Uint8Array(n + 1);
@@ -127,7 +128,7 @@ const callsView = {
     return key === 0 ? (lane.name === 'wait' ? 'the host' : 'no queue') : 'queue ' + trace.meta.queues[key];
   },
 
-  /* Lists the most expensive calls of the time that is shown. */
+  /* Lists the longest calls of the time that is shown. */
   listLongest(app, lanes) {
     const { trace } = app, { t0, t1 } = app.range, longest = [];
     let least = 0;

@@ -46,7 +46,8 @@ function formatTime(time, step) {
 
 /* Functions for colours */
 
-/* The colours of groups, of which the last one is for all other groups, and the colours of sizes. */
+/* COLORS: the colours of groups; groups without a colour of their own share the last one.  SHADES:
+ * the colours of sizes, from small to large. */
 const COLORS = ['#4e79a7', '#f28e2b', '#59a14f', '#e15759', '#76b7b2', '#edc948', '#b07aa1', '#ff9da7',
   '#9c755f', '#86bcb6', '#d37295', '#8cd17d', '#a5abb3'];
 const SHADES = ['#3b2f6b', '#414487', '#355f8d', '#2a788e', '#21918c', '#22a884', '#44bf70', '#7ad151',

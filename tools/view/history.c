@@ -479,9 +479,9 @@ see_block_event (Builder *builder, const RecordedEvent *event)
     see_request (builder, event);
 }
 
-/* Reads a move of a segment to another address.  Tarn's heaps also record the removal of the old
- * address before it, and the addition of the new one after it.  If a recording lacks these two
- * events, does their work here. */
+/* Reads a move of a segment to another address.  Tarn's heaps record three events: the removal of
+ * the segment at its old address, the move, and a new segment at the new address.  If a recording
+ * has only the move, this function also removes the old segment and adds the new one. */
 static void
 see_move (Builder *builder, const RecordedEvent *event)
 {

@@ -91,7 +91,7 @@ typedef struct
   HistoryList objects, stacks, tags, queues, threads;
   GPtrArray *object_details; /* HistoryObjects by their indices; nullable elements */
   GPtrArray *thread_names;   /* texts by the threads' indices; nullable elements */
-  guint64 duration;          /* nanoseconds */
+  guint64 duration;          /* nanoseconds from the start to the last event */
   guint64 n_unknown;         /* events of unknown blocks: earlier events were lost */
 } History;
 

@@ -55,8 +55,9 @@ const livesView = {
     drawCursor(context, plot, t0, t1, app.time);
   },
 
-  /* Walks over the events.  A linked list has the lives that are large enough, in the order in which
-   * they began.  The list begins and ends at place nLives. */
+  /* Walks over the events.  A linked list has the lives that are large enough to be drawn one by
+   * one, in the order in which they began.  Element nLives of the list is no life: it comes before
+   * the first life and after the last one. */
   fill(app, best, w, h, bytesPerPixel) {
     const { trace, selection } = app, { refs, size, begun, ended, nLives } = trace;
     const { has, moments } = selection, { colorOf } = selection.rank(app.by), groups = groupsOf(trace, app.by);

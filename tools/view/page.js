@@ -45,7 +45,8 @@ class App {
     return Float64Array.from(times);
   }
 
-  /* Goes to the next moment at which memory ran out or a limit was reached, or to the first one. */
+  /* Goes to the next moment at which memory ran out or a limit was reached.  After the last such
+   * moment, goes to the first one. */
   goToShortage() {
     if (this.shortages.length > 0)
       this.setTime(this.shortages.find(it => it > this.time) ?? this.shortages[0]);
@@ -55,7 +56,7 @@ class App {
     const key = object + ' ' + (filter ? filter.by + ' ' + filter.id : '');
     if (!this.selections.has(key)) {
       for (const old of [...this.selections.keys()].slice(1, this.selections.size - MAX_SELECTIONS + 1))
-        this.selections.delete(old); /* the first one has all pools, and stays */
+        this.selections.delete(old); /* the first selection, of all pools, is never removed */
       this.selections.set(key, new Selection(this.trace, object, filter));
     }
     return this.selections.get(key);
@@ -206,7 +207,7 @@ class App {
     this.addressTimer = setTimeout(() => {
       try {
         history.replaceState(null, '', '#' + parameters);
-      } catch { /* some browsers refuse this if the page is a file */ }
+      } catch { /* some browsers refuse to change the address of a page that is a file */ }
     }, 300);
   }
 

@@ -50,7 +50,8 @@ class Steps {
 }
 
 class Selection {
-  /* Selects an object (0: all pools) and a group (@filter, {by, id} or null). */
+  /* Selects an object and a group.  @object is 0 for all pools, or for all heaps if there are no
+   * pools.  @filter is {by, id}, or null for all groups. */
   constructor(trace, object, filter) {
     this.trace = trace;
     this.objects = object !== 0 ? [object] : trace.pools.length > 0 ? trace.pools : trace.heaps;

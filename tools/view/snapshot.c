@@ -23,7 +23,7 @@ typedef struct
 typedef struct
 {
   RecordingWriter *writer;
-  GArray *blocks;     /* SnapshotBlocks */
+  GArray *blocks;     /* elements of type SnapshotBlock */
   GHashTable *ids;    /* a set of the allocators' ids */
   GHashTable *stacks; /* a set of the stacks' numbers */
   GHashTable *tags;   /* maps a text to its number */
@@ -203,7 +203,7 @@ read_extent (const JsonItem *item, gpointer data, GError **error)
 
 /* Functions that read allocators */
 
-/* Reads the properties that the library knows by their names. */
+/* Reads the properties whose names the library knows, and ignores all others. */
 static gboolean
 read_properties (const JsonItem *item, const gchar *key, GArray *properties, GError **error)
 {

@@ -210,7 +210,8 @@ function onChoice(choose) {
   };
 }
 
-/* Replaces children.  The child at the same place gets the focus again. */
+/* Replaces the children of an element.  If a child had the keyboard focus, the new child in the
+ * same place gets it. */
 function keepFocus(parent, children) {
   const old = [...parent.querySelectorAll('button, [tabindex]')].indexOf(document.activeElement);
   parent.replaceChildren(...children.filter(it => it !== null));
@@ -218,8 +219,9 @@ function keepFocus(parent, children) {
     parent.querySelectorAll('button, [tabindex]')[old]?.focus({ preventScroll: true });
 }
 
-/* Handles the mouse: the wheel zooms where it is, dragging moves, dragging with shift chooses a
- * time, and a click sets the cursor.  plotOf () and rangeOf () give the plot's place and times. */
+/* Handles the mouse: the wheel zooms around the time under the mouse, dragging moves, dragging with
+ * shift chooses a time, and a click sets the cursor.  plotOf () and rangeOf () give the plot's
+ * place and times. */
 function followMouse(app, canvas, { plotOf, rangeOf, hover, click, isOverview }) {
   let drag = null, last = '';
   const timeAt = event => {
