@@ -70,6 +70,7 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_print_stats (pool);
   g_ptr_array_unref (pool->reclaim.funcs);
   _tarn_pool_end_redirect (pool);
+  _tarn_pool_end_limit (pool);
   _tarn_pool_leave_group (pool, &give_back);
   if (pool->policy.is_debugged)
     {
@@ -256,7 +257,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->queues.released = g_ptr_array_new ();
   _tarn_index_init (&pool->index, pool->policy.is_findable ? FINDABLE_PARTS : 1);
   pool->reclaim.funcs = _tarn_reclaim_funcs_new ();
-  _tarn_pool_tell_limit (pool);
+  _tarn_pool_tell_limit (pool, TRUE);
   warn_if_deferred (pool);
   _tarn_allocator_publish (&pool->base);
   return pool;

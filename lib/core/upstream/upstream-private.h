@@ -68,7 +68,8 @@ typedef void (*TarnFreeBlock) (TarnBlock *block);
 void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 
 /* Functions of limit.c */
-gboolean _tarn_pool_tell_limit (TarnPool *pool);
+gboolean _tarn_pool_tell_limit (TarnPool *pool, gboolean is_latest);
+void _tarn_pool_end_limit (TarnPool *pool);
 gboolean _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error);
 void _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation);
 void _tarn_pool_drop_reservation (TarnPool *pool, const TarnReservation *reservation);
