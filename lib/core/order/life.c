@@ -135,6 +135,7 @@ pool_finalize (TarnAllocator *allocator)
   g_ptr_array_unref (pool->queues.released);
   _tarn_bins_free (pool->store.recorded_bins);
   _tarn_bins_free (pool->store.idle_bins);
+  _tarn_largest_clear (&pool->store.largest);
   _tarn_index_clear (&pool->index);
   g_clear_pointer (&pool->blocks.shared, g_hash_table_unref);
   g_clear_pointer (&pool->blocks.aside, g_ptr_array_unref);
