@@ -85,6 +85,7 @@ void _tarn_heap_note_turns (TarnHeap *heap, guint n);
 gboolean _tarn_heap_set_pool_limit (TarnHeap *heap, gconstpointer pool, gboolean is_latest,
                                     gsize limit_bytes);
 void _tarn_heap_end_pool_limit (TarnHeap *heap, gconstpointer pool);
+gsize _tarn_heap_read_limit (TarnHeap *heap);
 gboolean _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error);
 gboolean _tarn_heap_await_door (TarnHeap *heap);
 gboolean _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GError **error);

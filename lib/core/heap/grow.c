@@ -72,6 +72,19 @@ _tarn_heap_get_limit (const TarnHeap *heap)
   return _tarn_limit_get_lower (heap->limit_bytes, heap->pool_limit);
 }
 
+/* Gets the heap's limit as _tarn_heap_get_limit () does.  The caller does not hold the heap's
+ * lock. */
+gsize
+_tarn_heap_read_limit (TarnHeap *heap)
+{
+  gsize limit;
+
+  _tarn_heap_lock_open (heap);
+  limit = _tarn_heap_get_limit (heap);
+  _tarn_heap_unlock (heap);
+  return limit;
+}
+
 /* Makes the limit of @pool, a pool over the heap, a limit of the heap too.  @limit_bytes is 0 if
  * the pool has no limit.  @is_latest: TRUE if the program has just made the pool, or has just set
  * its limit, so that from now on the heap follows this pool.  Does nothing if the heap follows
