@@ -601,7 +601,8 @@ struct _TarnHeap
   gsize n_unnamed;
   gsize lost_bytes; /* the bytes of lost extents: extents in use that the program will never free */
   gsize lent_bytes; /* the bytes that the heap has lent to other heaps (lend.c) */
-  gsize pool_limit; /* the limit of followed_pool, in bytes; 0 if there is none */
+  gsize peak_with_lent; /* the highest sum of stats.used_bytes and lent_bytes */
+  gsize pool_limit;     /* the limit of followed_pool, in bytes; 0 if there is none */
   /* The pool over the heap whose limit bounds the heap as well: the pool that the program made
    * last, or whose limit it set last.  NULL if the program has released this pool, or if
    * follows_pool is FALSE.  The heap has no reference to the pool: it only compares the pointer. */
