@@ -39,8 +39,9 @@ typedef struct
    * TRUE: the limit of a pool over the heap is the heap's limit as well, if it is less than
    * limit_bytes. So the pool's limit bounds the memory that the heap allocates from the device. If
    * several pools are over the heap, only one of their limits counts: that of the pool that was
-   * made last, or whose limit was set last. If this pool has no limit, only limit_bytes counts. The
-   * heap rounds the limit up to the granularity of virtual memory. Default: FALSE.
+   * made last, or whose limit was set last. If this pool has no limit, or its last reference is
+   * dropped, only limit_bytes counts. The heap rounds the limit up to the granularity of virtual
+   * memory. Default: FALSE.
    */
   gboolean follows_pool_limit;
 

@@ -315,7 +315,7 @@ typedef struct
   guint64 used_bytes;
   /**
    * The most bytes that the pool can have now: taken_bytes + free_bytes, but at most device_bytes,
-   * and at most the pool's limit. G_MAXUINT64: it is unknown.
+   * and at most the limits of the pool and of the heap below it. G_MAXUINT64: it is unknown.
    */
   guint64 budget_bytes;
 } TarnBudget;

@@ -121,6 +121,28 @@ test_aligned (void)
   check_small (TARN_TESTING_PAGES_ADDRESSES, 2 * MIB);
 }
 
+/* All memory of a device, or of a limit, is served with an alignment that a whole segment has. */
+static void
+test_aligned_whole (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TarnPool) pool = tarn_pool_new (fixture->heap, NULL, NULL);
+  TarnBlock *block;
+
+  (void) unused;
+  tarn_testing_pages_set_budget (fixture->pages, 64 * MIB);
+  block = tarn_pool_allocate_aligned (pool, 64 * MIB, 2 * MIB, NULL, &error);
+  g_assert_no_error (error);
+  tarn_block_free (block);
+
+  tarn_pool_free_held (pool);
+  tarn_testing_pages_set_budget (fixture->pages, G_MAXUINT64);
+  tarn_pool_set_limit_bytes (pool, 32 * MIB);
+  block = tarn_pool_allocate_aligned (pool, 32 * MIB, 2 * MIB, NULL, &error);
+  g_assert_no_error (error);
+  tarn_block_free (block);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -128,5 +150,6 @@ main (int argc, char **argv)
   heap_add ("filled", test_requests_that_fit);
   g_test_add_func ("/core/heap/filled/small", test_small);
   g_test_add_func ("/core/heap/filled/aligned", test_aligned);
+  heap_add ("filled/aligned-whole", test_aligned_whole);
   return g_test_run ();
 }

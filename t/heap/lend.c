@@ -206,6 +206,41 @@ assert_refused (TarnAllocator *heap, gsize size, gint code)
   g_assert_error (error, TARN_ERROR, code);
 }
 
+/* The lender's peak stays when the lent memory is back, and is of one moment. */
+static void
+test_peak (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *block = allocate (fixture->borrower, 20 * MIB);
+  gsize peak = get_stats (fixture->lender).used_bytes;
+
+  (void) unused;
+  g_assert_cmpuint (peak, >=, 20 * MIB);
+  tarn_block_free (block);
+  g_atomic_int_set (&fixture->stays, FALSE);
+  g_clear_pointer (&fixture->borrower, tarn_allocator_unref);
+  g_assert_cmpuint (get_stats (fixture->lender).used_bytes, ==, 0);
+  g_assert_cmpuint (get_stats (fixture->lender).peak_used_bytes, ==, peak);
+  tarn_block_free (allocate (fixture->lender, 10 * MIB));
+  g_assert_cmpuint (get_stats (fixture->lender).peak_used_bytes, ==, peak);
+  tarn_block_free (allocate (fixture->lender, 30 * MIB));
+  g_assert_cmpuint (get_stats (fixture->lender).peak_used_bytes, ==, 30 * MIB);
+}
+
+/* ... with memory of both heaps in use. */
+static void
+test_peak_of_both (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *other = allocate (fixture->borrower, 20 * MIB);
+  TarnBlock *own = allocate (fixture->lender, 10 * MIB);
+  gsize peak = get_stats (fixture->lender).used_bytes;
+
+  (void) unused;
+  g_assert_cmpuint (peak, >=, 30 * MIB);
+  tarn_block_free (own);
+  g_assert_cmpuint (get_stats (fixture->lender).peak_used_bytes, ==, peak);
+  tarn_block_free (other);
+}
+
 /* The memory of the other heap counts as the lender's. */
 static void
 test_counts (Fixture *fixture, gconstpointer unused)
@@ -345,6 +380,8 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   ADD ("counts", 0, test_counts);
+  ADD ("peak", 0, test_peak);
+  ADD ("peak-of-both", 0, test_peak_of_both);
   ADD ("limit", 64 * MIB, test_limit);
   ADD ("makes-room", 0, test_makes_room);
   ADD ("refused-has-nothing", 0, test_refused_has_nothing);

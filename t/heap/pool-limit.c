@@ -74,6 +74,53 @@ test_least_limit (HeapFixture *fixture, gconstpointer unused)
   tarn_block_free (allocate (pool, 50 * MIB));
 }
 
+/* The limit of a pool that is released bounds the heap no longer, with the pool's charges or
+ * without, although a block of the pool is in use. */
+static void
+test_released (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL;
+  TarnBlock *block;
+
+  (void) unused;
+  heap_options.follows_pool_limit = TRUE;
+  heap_renew (fixture, &heap_options);
+  pool = tarn_pool_new (fixture->heap, NULL, NULL);
+  for (guint i = 0; i < 2; i++)
+    {
+      TarnPool *limited = tarn_pool_new (fixture->heap, NULL, NULL);
+
+      tarn_pool_set_limit_bytes (limited, 16 * MIB);
+      g_assert_true (tarn_pool_charge (limited, (1 + 7 * i) * MIB, NULL));
+      block = allocate (limited, MIB);
+      g_assert_null (tarn_pool_allocate (pool, 20 * MIB, NULL));
+      tarn_pool_unref (limited);
+      tarn_block_free (allocate (pool, 20 * MIB));
+      tarn_block_free (block);
+      tarn_block_free (allocate (pool, 20 * MIB));
+    }
+}
+
+/* A charge of a pool whose limit the heap does not follow leaves the heap's limit as it is. */
+static void
+test_charge_of_other (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL, other = NULL;
+
+  (void) unused;
+  heap_options.follows_pool_limit = TRUE;
+  heap_renew (fixture, &heap_options);
+  other = tarn_pool_new (fixture->heap, NULL, NULL);
+  tarn_pool_set_limit_bytes (other, 16 * MIB);
+  pool = tarn_pool_new (fixture->heap, NULL, NULL);
+  g_assert_true (tarn_pool_charge (other, MIB, NULL));
+  tarn_block_free (allocate (pool, 20 * MIB));
+  tarn_pool_uncharge (other, MIB);
+  tarn_block_free (allocate (pool, 20 * MIB));
+}
+
 /* Otherwise the heap may have more. */
 static void
 test_own_limit (HeapFixture *fixture, gconstpointer unused)
@@ -382,6 +429,8 @@ main (int argc, char **argv)
   heap_add ("pool/least-limit", test_least_limit);
   heap_add ("pool/charge", test_charge);
   heap_add ("pool/own-limit", test_own_limit);
+  heap_add ("pool/released", test_released);
+  heap_add ("pool/charge-of-other", test_charge_of_other);
   heap_add ("pool/limit-fits", test_limit_fits);
   heap_add ("pool/limit-is-quick", test_limit_is_quick);
   heap_add ("pool/limit-is-quick-beside-small", test_limit_is_quick_beside_small);

@@ -10,6 +10,7 @@
 
 #define DEVICE (64 << 20)
 #define UNKNOWN G_MAXUINT64
+#define HEAP_LIMIT (24 << 20)
 
 /* A device that says how much memory it has. */
 typedef struct
@@ -149,6 +150,40 @@ test_heap (World *w, gconstpointer unused)
   tarn_testing_pages_free (pages);
 }
 
+/* The limit of the heap counts, as well as the pool's.  Charged bytes do not count for the heap. */
+static void
+test_heap_limit (World *w, gconstpointer unused)
+{
+  TarnTestingPages *pages = tarn_testing_pages_new (DEVICE, TARN_TESTING_PAGES_ADDRESSES);
+  g_autoptr (TarnAllocator) plain = tarn_testing_pages_allocator_new (pages);
+  g_autoptr (TarnAllocator) allocator = NULL, heap = NULL;
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  TarnPool *pool;
+
+  (void) unused;
+  tarn_allocator_get_ops (plain, &ops);
+  ops.get_memory = get_memory;
+  allocator = tarn_allocator_new (&ops, tarn_allocator_get_user_data (plain), NULL);
+  options.limit_bytes = HEAP_LIMIT;
+  heap = tarn_heap_allocator_new (allocator, &options, NULL);
+  pool = tarn_pool_new (heap, NULL, NULL);
+  assert_budget (pool, 0, 0, HEAP_LIMIT);
+  g_assert_true (tarn_pool_charge (pool, 4096, NULL));
+  assert_budget (pool, 4096, 4096, HEAP_LIMIT + 4096);
+  tarn_pool_set_limit_bytes (pool, HEAP_LIMIT / 2);
+  assert_budget (pool, 4096, 4096, HEAP_LIMIT / 2);
+  tarn_pool_set_limit_bytes (pool, 0);
+  tarn_pool_uncharge (pool, 4096);
+  w->free_bytes = 4096;
+  assert_budget (pool, 0, 0, 4096);
+  tarn_pool_unref (pool);
+  g_clear_pointer (&heap, tarn_allocator_unref);
+  g_clear_pointer (&allocator, tarn_allocator_unref);
+  g_clear_pointer (&plain, tarn_allocator_unref);
+  tarn_testing_pages_free (pages);
+}
+
 /* What a driver does not say is unknown, and a sum with it, too. */
 static void
 test_unknown (World *w, gconstpointer says_nothing)
@@ -202,6 +237,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   ADD ("plain", NULL, test_plain);
   ADD ("heap", NULL, test_heap);
+  ADD ("heap-limit", NULL, test_heap_limit);
   ADD ("unknown", NULL, test_unknown);
   ADD ("says-nothing", "", test_unknown);
   ADD ("failure", NULL, test_failure);

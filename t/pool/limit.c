@@ -4,6 +4,8 @@
  * The limit of a pool: which memory the pool returns, and whom it asks, before it refuses a
  * request.  Sizes such as 1023 are the largest of their bins, so that rounding adds nothing. */
 
+#include <time.h>
+
 #include "lib/pool-fixture.h"
 #include "pool/pool-private.h"
 
@@ -320,6 +322,108 @@ test_lowered_in_use (Fixture *fixture, gconstpointer unused)
   tarn_block_free (blocks[1]);
 }
 
+/* Many sizes, each with a bin of its own */
+
+#define N_SIZES 300
+#define MANY 20000
+#define FEW 100
+#define N_REQUESTS 1000
+#if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 2
+#define IS_CHECKED TRUE
+#else
+#define IS_CHECKED FALSE
+#endif
+
+static TarnPool *
+new_exact_pool (const Fixture *fixture)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+
+  options.leading_bits_in_bin_id = 26;
+  options.thread_cache_blocks = 0;
+  tarn_testing_device_set_budget (fixture->device, G_MAXUINT64);
+  return tarn_pool_new (tarn_pool_get_upstream (fixture->pool), &options, NULL);
+}
+
+/* Of any sizes, in any order, the largest go first, also if other blocks of these sizes were held
+ * before. */
+static void
+test_many_sizes (Fixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = new_exact_pool (fixture);
+  TarnBlock *blocks[N_SIZES] = { NULL };
+
+  (void) unused;
+  for (guint round = 0; round < 30; round++)
+    {
+      gsize keep = (gsize) g_test_rand_int_range (0, N_SIZES * N_SIZES / 2), expected = 0;
+      gboolean is_held[N_SIZES] = { FALSE };
+
+      for (guint i = 0; i < 3 * N_SIZES; i++)
+        {
+          TarnBlock **one = &blocks[g_test_rand_int_range (0, N_SIZES)];
+
+          if (*one == NULL)
+            *one = allocate (pool, (gsize) (one - blocks) + 1);
+          else
+            g_clear_pointer (one, tarn_block_free);
+        }
+      tarn_pool_trim (pool, 0);
+      for (guint i = 0; i < N_SIZES; i++)
+        {
+          is_held[i] = blocks[i] != NULL;
+          g_clear_pointer (&blocks[i], tarn_block_free);
+        }
+      tarn_pool_trim (pool, keep);
+      for (guint i = 0; i < N_SIZES && (!is_held[i] || expected + i + 1 <= keep); i++)
+        expected += is_held[i] ? i + 1 : 0;
+      g_assert_cmpuint (get_stats (pool).held_bytes, ==, expected);
+      assert_valid (pool);
+    }
+}
+
+/* Gets the CPU time of requests, each of which returns held blocks, while @n sizes are held. */
+static gdouble
+time_requests (const Fixture *fixture, guint n)
+{
+  g_autoptr (TarnPool) pool = new_exact_pool (fixture);
+  g_autofree TarnBlock **blocks = g_new (TarnBlock *, n);
+  clock_t least = G_MAXLONG;
+
+  for (guint i = 0; i < n; i++)
+    blocks[i] = tarn_pool_allocate (pool, 100000 + i, NULL);
+  for (guint i = 0; i < n; i++)
+    tarn_block_free (blocks[i]);
+  tarn_pool_set_limit_bytes (pool, tarn_pool_get_managed_bytes (pool));
+  for (guint round = 0; round < 3; round++)
+    {
+      clock_t start = clock ();
+
+      for (guint i = 0; i < N_REQUESTS; i++)
+        tarn_block_free (tarn_pool_allocate (pool, 200000 + round * N_REQUESTS + i, NULL));
+      least = MIN (least, clock () - start);
+    }
+  g_assert_cmpuint (get_stats (pool).misses, ==, n + 3 * N_REQUESTS);
+  return (gdouble) MAX (least, 1);
+}
+
+/* A request at the limit does not look at all sizes that are held. */
+static void
+test_many_sizes_quickly (Fixture *fixture, gconstpointer unused)
+{
+  gdouble ratio;
+
+  (void) unused;
+  if (IS_CHECKED)
+    {
+      g_test_skip ("the pool is checked after each request");
+      return;
+    }
+  ratio = time_requests (fixture, MANY) / time_requests (fixture, FEW);
+  g_test_message ("%d sizes take %.1f times as long as %d", MANY, ratio, FEW);
+  g_assert_cmpfloat (ratio, <, 20);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -337,5 +441,7 @@ main (int argc, char **argv)
   ADD ("check", test_check);
   ADD ("lowered", test_lowered);
   ADD ("lowered-in-use", test_lowered_in_use);
+  ADD ("many-sizes", test_many_sizes);
+  ADD ("many-sizes/quickly", test_many_sizes_quickly);
   return g_test_run ();
 }

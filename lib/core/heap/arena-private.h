@@ -83,7 +83,10 @@ gboolean _tarn_heap_free_for (TarnHeap *heap, TarnMemory memory, guint64 owner);
 gboolean _tarn_heap_knows_owner (TarnHeap *heap, gpointer handle, guint64 owner);
 TarnSparing _tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps);
 void _tarn_heap_note_turns (TarnHeap *heap, guint n);
-gboolean _tarn_heap_set_pool_limit (TarnHeap *heap, gsize limit_bytes);
+gboolean _tarn_heap_set_pool_limit (TarnHeap *heap, gconstpointer pool, gboolean is_latest,
+                                    gsize limit_bytes);
+void _tarn_heap_end_pool_limit (TarnHeap *heap, gconstpointer pool);
+gsize _tarn_heap_read_limit (TarnHeap *heap);
 gboolean _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error);
 gboolean _tarn_heap_await_door (TarnHeap *heap);
 gboolean _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GError **error);

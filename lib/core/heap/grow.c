@@ -72,6 +72,63 @@ _tarn_heap_get_limit (const TarnHeap *heap)
   return _tarn_limit_get_lower (heap->limit_bytes, heap->pool_limit);
 }
 
+/* Gets the heap's limit as _tarn_heap_get_limit () does.  The caller does not hold the heap's
+ * lock. */
+gsize
+_tarn_heap_read_limit (TarnHeap *heap)
+{
+  gsize limit;
+
+  _tarn_heap_lock_open (heap);
+  limit = _tarn_heap_get_limit (heap);
+  _tarn_heap_unlock (heap);
+  return limit;
+}
+
+/* Makes the limit of @pool, a pool over the heap, a limit of the heap too.  @limit_bytes is 0 if
+ * the pool has no limit.  @is_latest: TRUE if the program has just made the pool, or has just set
+ * its limit, so that from now on the heap follows this pool.  Does nothing if the heap follows
+ * another pool, or if the program did not set TarnHeapOptions.follows_pool_limit.  In a heap of
+ * virtual memory, rounds the limit up to a multiple of the granularity, because such a heap
+ * allocates only such multiples.  Returns TRUE if the heap follows this pool, and has more bytes
+ * than its limit. */
+gboolean
+_tarn_heap_set_pool_limit (TarnHeap *heap, gconstpointer pool, gboolean is_latest,
+                           gsize limit_bytes)
+{
+  gboolean is_virtual = heap->growth == &_tarn_heap_virtual_growth;
+  gsize unit = is_virtual ? heap->upstream->ops.virtual_granularity : 1;
+  gboolean is_followed, has_more;
+  gsize limit;
+
+  if (!heap->follows_pool)
+    return FALSE;
+  _tarn_heap_lock (heap);
+  if (is_latest)
+    heap->followed_pool = pool;
+  is_followed = heap->followed_pool == pool;
+  if (is_followed)
+    heap->pool_limit = _tarn_round_up (MIN (limit_bytes, G_MAXSIZE - unit), unit);
+  limit = _tarn_heap_get_limit (heap);
+  has_more = is_followed && limit != 0 && heap->stats.upstream_bytes > limit;
+  _tarn_heap_unlock (heap);
+  return has_more;
+}
+
+/* Ends the heap's limit that comes from @pool, if the heap follows this pool.  Call this when the
+ * pool's last reference was dropped. */
+void
+_tarn_heap_end_pool_limit (TarnHeap *heap, gconstpointer pool)
+{
+  _tarn_heap_lock (heap);
+  if (heap->followed_pool == pool)
+    {
+      heap->followed_pool = NULL;
+      heap->pool_limit = 0;
+    }
+  _tarn_heap_unlock (heap);
+}
+
 /* Returns TRUE if the heap may get @size more bytes from upstream within its limit.  If the heap
  * has no limit, its bytes must still fit into a gsize, because a device may have more memory than a
  * 32-bit host has addresses. */

@@ -60,6 +60,7 @@ raise_peaks (TarnHeap *heap, gsize used)
 {
   heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, used);
   heap->peak_lately = MAX (heap->peak_lately, used);
+  heap->peak_with_lent = MAX (heap->peak_with_lent, used + heap->lent_bytes);
 }
 
 /* Updates the heap's counters with the change of an arena's bytes in use since the last call for

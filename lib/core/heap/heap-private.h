@@ -610,10 +610,15 @@ struct _TarnHeap
   gsize n_unnamed;
   gsize lost_bytes; /* the bytes of lost extents: extents in use that the program will never free */
   gsize lent_bytes; /* the bytes that the heap has lent to other heaps (lend.c) */
-  gsize pool_limit; /* the limit of the pool over the heap, in bytes; 0 if there is none */
-  gsize full_bytes; /* a limit that the heap learnt when upstream refused memory (spare.c): the
-                       bytes that the heap had, plus the bytes that upstream refused; G_MAXSIZE if
-                       there is none */
+  gsize peak_with_lent; /* the highest sum of stats.used_bytes and lent_bytes */
+  gsize pool_limit;     /* the limit of followed_pool, in bytes; 0 if there is none */
+  /* The pool over the heap whose limit bounds the heap as well: the pool that the program made
+   * last, or whose limit it set last.  NULL if the program has released this pool, or if
+   * follows_pool is FALSE.  The heap has no reference to the pool: it only compares the pointer. */
+  gconstpointer followed_pool;
+  gsize full_bytes;  /* a limit that the heap learnt when upstream refused memory (spare.c): the
+                        bytes that the heap had, plus the bytes that upstream refused; G_MAXSIZE if
+                        there is none */
   gsize peak_lately; /* the peak of bytes in use in the present period, which began at peak_at */
   gsize peak_before; /* the peak of bytes in use in the period before the present one */
   gint64 peak_at; /* the time when the present period began; a period lasts for idle_time or longer

@@ -61,7 +61,7 @@ tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats)
 {
   TarnHeap *known;
   TarnHeapStats now;
-  gsize lent_bytes;
+  gsize lent_bytes, peak_with_lent;
 
   g_return_val_if_fail (heap != NULL, FALSE);
   g_return_val_if_fail (_tarn_struct_has_size (stats), FALSE);
@@ -75,6 +75,7 @@ tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats)
        * changing the counters during fork (), so they may not agree with each other. */
       now = known->stats;
       lent_bytes = known->lent_bytes;
+      peak_with_lent = known->peak_with_lent;
       now.idle_pieces = _tarn_heap_count_idle (known);
     }
   else
@@ -82,12 +83,13 @@ tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats)
       _tarn_heap_lock (known);
       now = known->stats;
       lent_bytes = known->lent_bytes;
+      peak_with_lent = known->peak_with_lent;
       now.idle_pieces = _tarn_heap_count_idle (known);
       now.largest_free_bytes = get_largest_of_all (known);
       _tarn_heap_unlock (known);
     }
   now.used_bytes += lent_bytes;
-  now.peak_used_bytes = MAX (now.peak_used_bytes, now.used_bytes);
+  now.peak_used_bytes = MAX (peak_with_lent, now.used_bytes);
   _tarn_struct_write (stats, &now, sizeof now);
   return TRUE;
 }

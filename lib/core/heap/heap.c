@@ -339,27 +339,6 @@ heap_reclaim (gpointer user_data)
   return heap_trim (&heap->base, 0) > 0 || _tarn_allocator_reclaim (heap->upstream);
 }
 
-/* Makes the limit of the pool over the heap a limit of the heap too.  @limit_bytes is 0 if the pool
- * has no limit.  Does nothing unless the program set TarnHeapOptions.follows_pool_limit.  In a heap
- * of virtual memory, rounds the limit up to a multiple of the granularity, because such a heap
- * allocates only such multiples.  Returns TRUE if the heap now has more bytes than its limit. */
-gboolean
-_tarn_heap_set_pool_limit (TarnHeap *heap, gsize limit_bytes)
-{
-  gsize unit = makes_parts (heap) ? 1 : heap->upstream->ops.virtual_granularity;
-  gboolean has_more;
-  gsize limit;
-
-  if (!heap->follows_pool)
-    return FALSE;
-  _tarn_heap_lock (heap);
-  heap->pool_limit = _tarn_round_up (MIN (limit_bytes, G_MAXSIZE - unit), unit);
-  limit = _tarn_heap_get_limit (heap);
-  has_more = limit != 0 && heap->stats.upstream_bytes > limit;
-  _tarn_heap_unlock (heap);
-  return has_more;
-}
-
 /* Frees the structs of all idle segments, but does not return the segments' memory to upstream,
  * because commands may still use it.  The caller ensures that no other thread uses the heap. */
 static void

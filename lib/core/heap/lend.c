@@ -74,7 +74,10 @@ take (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
   has_memory = _tarn_direct_take_backing (heap->upstream, size, backing, error);
   _tarn_heap_lock (heap);
   if (has_memory)
-    _tarn_heap_note_peak (heap);
+    {
+      _tarn_heap_note_peak (heap);
+      heap->peak_with_lent = MAX (heap->peak_with_lent, heap->stats.used_bytes + heap->lent_bytes);
+    }
   else
     count_lent (heap, -size);
   return has_memory;

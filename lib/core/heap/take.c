@@ -194,6 +194,26 @@ get_range (const TarnHeapQueue *queue, gsize size)
   return _tarn_arena_get_range (_tarn_queue_get_arena (queue), size);
 }
 
+/* Takes a free extent, as take_anywhere () does, after the heap could not grow by @size +
+ * @alignment bytes for an aligned request.  Grows the heap by only @size bytes, because the first
+ * byte of a segment usually has the alignment.  Does not grow any more when an extent of @size
+ * bytes is free, even if that extent does not have the alignment.  Releases the heap's lock during
+ * driver calls. */
+static TarnExtent *
+take_aligned_growing (TarnHeapQueue *queue, gsize size, gsize alignment)
+{
+  TarnHeapRange *range = get_range (queue, size);
+  TarnHeapAttempt attempt = { .moves = TARN_MOVES_UNDECIDED };
+  const TarnExtent *largest = NULL;
+  TarnExtent *extent;
+
+  while ((extent = take_anywhere (queue, size, alignment)) == NULL
+         && (largest == NULL || largest->size < size)
+         && _tarn_heap_grow (range, size, &attempt, NULL))
+    largest = _tarn_free_index_get_largest (&range->free);
+  return extent;
+}
+
 /* Takes a free extent of at least @size bytes for a request that names @queue.  Tries these steps,
  * one after another:
  * - It takes an extent from an arena of @queue.
@@ -207,7 +227,8 @@ get_range (const TarnHeapQueue *queue, gsize size)
  *
  * If @alignment is not 0, @size bytes of the extent begin at a multiple of @alignment.  Each extent
  * of @size + @alignment bytes has such bytes, so the first steps look for an extent of that size.
- * If they fail, the last step also takes a smaller extent.
+ * If memory has run out, the request also takes a smaller extent, and the heap grows by only @size
+ * bytes, before the last step.
  *
  * The caller must add the extent to the heap's table of extents in use.  Releases the heap's lock
  * during driver calls and waits. */
@@ -242,6 +263,8 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, gsize alignment, GError **err
         was_awaited = TRUE;
         g_clear_error (&local);
       }
+  if (extent == NULL && alignment != 0 && tarn_error_is_no_memory (local))
+    extent = take_aligned_growing (queue, size, alignment);
   if (extent == NULL)
     extent = take_what_there_is (queue, size, alignment);
   if (extent == NULL)

@@ -76,8 +76,10 @@ set_bounds (TarnPool *pool, gsize hold_bytes)
 static void
 make_bins (TarnPool *pool)
 {
-  pool->store.idle_bins = _tarn_bins_new (NULL, NULL);
-  pool->store.recorded_bins = _tarn_bins_new (NULL, NULL);
+  TarnStore *store = &pool->store;
+
+  store->idle_bins = _tarn_bins_new (store, TARN_BINS_IDLE, NULL, NULL);
+  store->recorded_bins = _tarn_bins_new (store, TARN_BINS_RECORDED, NULL, NULL);
 }
 
 /* Makes the lists that have the cached blocks in order of age.  Does nothing if the pool has no

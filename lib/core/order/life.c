@@ -70,6 +70,7 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_print_stats (pool);
   g_ptr_array_unref (pool->reclaim.funcs);
   _tarn_pool_end_redirect (pool);
+  _tarn_pool_end_limit (pool);
   _tarn_pool_leave_group (pool, &give_back);
   if (pool->policy.is_debugged)
     {
@@ -135,6 +136,7 @@ pool_finalize (TarnAllocator *allocator)
   g_ptr_array_unref (pool->queues.released);
   _tarn_bins_free (pool->store.recorded_bins);
   _tarn_bins_free (pool->store.idle_bins);
+  _tarn_largest_clear (&pool->store.largest);
   _tarn_index_clear (&pool->index);
   g_clear_pointer (&pool->blocks.shared, g_hash_table_unref);
   g_clear_pointer (&pool->blocks.aside, g_ptr_array_unref);
@@ -257,7 +259,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->queues.released = g_ptr_array_new ();
   _tarn_index_init (&pool->index, pool->policy.is_findable ? FINDABLE_PARTS : 1);
   pool->reclaim.funcs = _tarn_reclaim_funcs_new ();
-  _tarn_pool_tell_limit (pool);
+  _tarn_pool_tell_limit (pool, TRUE);
   warn_if_deferred (pool);
   _tarn_allocator_publish (&pool->base);
   return pool;

@@ -28,18 +28,21 @@ bin_free (gpointer data)
 
   g_assert (bin->length == 0 && bin->link == NULL && bin->n_shares == 0);
   bin->bins->n_empty--;
+  _tarn_largest_remove (bin->bins->largest, bin);
   g_free (bin->batches);
   g_free (bin);
 }
 
-/* Makes an empty table of bins for the blocks that only @queue uses (the queue's share).  If @queue
- * is NULL, the table is for idle blocks (no queue uses them) or for recorded blocks.  @ages is the
- * list by age to which blocks in these bins are added, or NULL if there is no such list. */
+/* Makes an empty table of bins.  @queue is the queue whose share (the blocks that only this queue
+ * uses) is in the table, or NULL if @kind is not TARN_BINS_OF_QUEUE.  @ages is the list by age to
+ * which blocks in these bins are added, or NULL if there is no such list. */
 TarnBins *
-_tarn_bins_new (TarnQueue *queue, TarnAges *ages)
+_tarn_bins_new (TarnStore *store, TarnBinsKind kind, TarnQueue *queue, TarnAges *ages)
 {
   TarnBins *bins = g_new0 (TarnBins, 1);
 
+  bins->kind = kind;
+  bins->largest = &store->largest;
   bins->queue = queue;
   bins->ages = ages;
   bins->many_empty = MANY_EMPTY;
@@ -98,8 +101,8 @@ bin_is_empty (gpointer number, gpointer bin, gpointer unused)
 }
 
 /* Frees each bin of a table that has no blocks, and whose counts n_to_record and n_shares are 0. */
-void
-_tarn_bins_drop_empty (TarnBins *bins)
+static void
+drop_empty (TarnBins *bins)
 {
   g_hash_table_foreach_remove (bins->table, bin_is_empty, NULL);
   bins->many_empty = MAX (MANY_EMPTY, 2 * bins->n_empty);
@@ -114,7 +117,7 @@ ensure_bin (TarnBins *bins, guint32 number)
   if (_tarn_bins_get (bins, number) == NULL)
     {
       if (bins->n_empty >= bins->many_empty)
-        _tarn_bins_drop_empty (bins);
+        drop_empty (bins);
       bins->latest_number = number;
       bins->latest = g_new0 (TarnBin, 1);
       bins->n_empty++;
@@ -148,7 +151,7 @@ ensure_bins_of (TarnPool *pool, const TarnBlock *block)
     return pool->store.idle_bins;
   queue = block->uses->queue;
   if (queue->bins == NULL)
-    queue->bins = _tarn_bins_new (queue, pool->store.share_ages);
+    queue->bins = _tarn_bins_new (&pool->store, TARN_BINS_OF_QUEUE, queue, pool->store.share_ages);
   return queue->bins;
 }
 
@@ -265,14 +268,18 @@ _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
 
 /* Functions that put blocks into bins, or take blocks out of bins */
 
-/* Updates the number of empty bins in the table that has @bin.  Call this after @bin got its first
- * block or lost its last one.  If @bin is a queue's bin and the pool may move blocks between
- * queues, also updates the number of queues that have blocks of this size. */
+/* Updates the number of empty bins in the table that has @bin, and lists @bin among the bins that
+ * have blocks.  Call this after @bin got its first block or lost its last one.  If @bin is a
+ * queue's bin and the pool may move blocks between queues, also updates the number of queues that
+ * have blocks of this size. */
 static void
 note_change (TarnPool *pool, TarnBin *bin)
 {
   if (bin->length > 0)
-    bin->bins->n_empty--;
+    {
+      bin->bins->n_empty--;
+      _tarn_largest_add (bin->bins->largest, bin);
+    }
   else
     bin->bins->n_empty++;
   if (bin->queue != NULL && pool->policy.moves_blocks)

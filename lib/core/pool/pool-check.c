@@ -172,6 +172,8 @@ check_table (Walk *walk, const TarnBins *bins, gconstpointer share)
       check_bin (walk, GPOINTER_TO_UINT (key), bin, share);
       walk->binned_blocks += bin->length;
       n_empty += bin->length == 0;
+      TARN_DEMAND (walk, bin->length == 0 || bin->place > 0, "bin %u is not among the largest",
+                   bin->number);
       if (bins->ages == NULL)
         continue;
       walk->listed_blocks += bin->length;
@@ -211,6 +213,8 @@ check_bins (Walk *walk)
   while (g_hash_table_iter_next (&iter, &handle, &queue))
     check_table (walk, ((TarnQueue *) queue)->bins, handle);
   check_recorded (walk);
+  TARN_DEMAND (walk, _tarn_largest_is_ordered (&walk->pool->store.largest),
+               "the largest bins are not in order");
 }
 
 /* Checks the number of stuck blocks, and the lists by age.  A stuck block is a cached block that is

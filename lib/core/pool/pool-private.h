@@ -7,6 +7,7 @@
  *     bins.c        bins: the free lists of held (cached) blocks
  *     ages.c        lists of the blocks in bins, ordered by age
  *     retire.c      chooses the held blocks to return to the upstream allocator
+ *     largest.c     finds the bin with the largest blocks
  *     bin.c         the size classes
  *     cache.c       thread caches
  *     count.c       adds up the counters of a pool and its thread caches

@@ -340,71 +340,23 @@ _tarn_pool_take_excess_after (TarnPool *pool, TarnBlock *blocks)
   return _tarn_blocks_concat (_tarn_pool_take_excess (pool), blocks);
 }
 
-/* Appends the bins of a table to an array.  Frees unused bins instead of appending them.  @bins may
- * be NULL. */
-static void
-list_bins (GPtrArray *list, TarnBins *bins)
-{
-  GHashTableIter iter;
-  gpointer bin;
-
-  if (bins == NULL)
-    return;
-  _tarn_bins_drop_empty (bins);
-  g_hash_table_iter_init (&iter, bins->table);
-  while (g_hash_table_iter_next (&iter, NULL, &bin))
-    g_ptr_array_add (list, bin);
-}
-
-/* Compares the numbers of two bins, to sort bins of larger sizes first. */
-static gint
-compare_descending (gconstpointer a, gconstpointer b)
-{
-  const TarnBin *const *left = a, *const *right = b;
-
-  return (*left)->number > (*right)->number ? -1 : (*left)->number < (*right)->number;
-}
-
-/* Makes an array of all bins of the pool, sorted by their numbers, the highest first, so that bins
- * of larger sizes come first.  Of the bins with one number, the idle bin comes first, then the
- * recorded bin, then the queues' bins. */
-static GPtrArray *
-list_largest_first (TarnPool *pool)
-{
-  GPtrArray *list = g_ptr_array_new ();
-  GHashTableIter iter;
-  gpointer queue;
-
-  list_bins (list, pool->store.idle_bins);
-  list_bins (list, pool->store.recorded_bins);
-  g_hash_table_iter_init (&iter, pool->queues.table);
-  while (g_hash_table_iter_next (&iter, NULL, &queue))
-    list_bins (list, ((TarnQueue *) queue)->bins);
-  g_ptr_array_sort (list, compare_descending);
-  return list;
-}
-
 /* Takes blocks out of the pool: first all stuck blocks, which an earlier call could not return to
  * upstream; then cached blocks, the largest first, until these have @wanted bytes or none is left.
  * Returns all of them as a list, so that the caller returns their memory to upstream. */
 TarnBlock *
 _tarn_pool_take_largest (TarnPool *pool, gsize wanted)
 {
-  g_autoptr (GPtrArray) list = list_largest_first (pool);
   TarnBlock *stuck = _tarn_pool_take_stuck (pool), *blocks = NULL, *block;
   TarnBlock **end = &blocks;
   gsize taken = 0;
+  TarnBin *bin;
 
   _tarn_assert_locked (&pool->lock);
-  for (guint i = 0; i < list->len; i++)
+  for (; taken < wanted && (bin = _tarn_largest_get (&pool->store.largest)) != NULL;
+       taken += block->alloc_size)
     {
-      TarnBin *bin = g_ptr_array_index (list, i);
-
-      for (; bin->top != NULL && taken < wanted; taken += block->alloc_size)
-        {
-          block = _tarn_pool_pop_block (pool, bin, &bin->top);
-          retire (pool, block, &end);
-        }
+      block = _tarn_pool_pop_block (pool, bin, &bin->top);
+      retire (pool, block, &end);
     }
   return _tarn_blocks_concat (stuck, blocks);
 }

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * The store of a pool: the held (cached) blocks that are in the pool's own bins (bins.c), their
- * ages (ages.c), and the choice of blocks to return to upstream (retire.c).  Thread caches hold
- * blocks, too, which are not in the store. */
+ * ages (ages.c), and the choice of blocks to return to upstream (largest.c, retire.c).  Thread
+ * caches hold blocks, too, which are not in the store. */
 
 #ifndef TARN_POOL_STORE_PRIVATE_H
 #define TARN_POOL_STORE_PRIVATE_H
@@ -53,6 +53,7 @@ struct _TarnBin
   gsize max_batches; /* the number of elements for which batches has room */
 
   TarnBins *bins; /* the table that has this bin */
+  gsize place;    /* the bin's index in TarnLargest.bins plus 1; 0: the bin is not there */
 
   /* Fields of a queue's bin */
   TarnQueue *queue; /* the queue; NULL: this is an idle or a recorded bin */
@@ -88,11 +89,34 @@ typedef struct
   gsize bytes; /* the sum of alloc_size over the list */
 } TarnAges;
 
+/* The bins of a pool by the size of their blocks: a binary heap whose first bin has the largest
+ * ones (largest.c).
+ *
+ * Invariants: each bin that has blocks is there; some bins without blocks may be there, too.  No
+ * bin comes before its parent, which is at half its index. */
+typedef struct
+{
+  TarnBin **bins;
+  gsize n;
+  gsize max; /* the number of elements for which bins has room */
+} TarnLargest;
+
+/* The kinds of tables of bins (TarnBin).  A pool returns blocks of one size to upstream in the
+ * order of these kinds. */
+typedef enum
+{
+  TARN_BINS_IDLE,
+  TARN_BINS_RECORDED,
+  TARN_BINS_OF_QUEUE
+} TarnBinsKind;
+
 /* A table that finds a bin by its number, which stands for a size class (bin-private.h).  It
  * remembers the bin that was looked up last, because a request or free looks up the same bin
  * several times. */
 struct _TarnBins
 {
+  TarnBinsKind kind;
+  TarnLargest *largest; /* the pool's TarnStore.largest */
   /* The queue whose share (the cached blocks that only this queue has used) is in this table, or
    * NULL if the table has the pool's idle or recorded bins. */
   TarnQueue *queue;
@@ -120,6 +144,7 @@ typedef struct
 {
   TarnBins *idle_bins;
   TarnBins *recorded_bins;
+  TarnLargest largest; /* the bins of all tables, also of queues */
 
   /* If the bytes that the pool holds are bounded, each block in a bin is in one of three lists by
    * age: ready, shares or recorded.  The list ready has the blocks whose memory the pool can return
@@ -171,7 +196,7 @@ void _tarn_ages_add_back (TarnAges *ages, TarnBlock *block);
 void _tarn_ages_remove (TarnAges *ages, TarnBlock *block);
 
 /* Functions of bins.c.  The caller holds the pool's lock. */
-TarnBins *_tarn_bins_new (TarnQueue *queue, TarnAges *ages);
+TarnBins *_tarn_bins_new (TarnStore *store, TarnBinsKind kind, TarnQueue *queue, TarnAges *ages);
 void _tarn_bin_want (TarnBin *bin);
 void _tarn_bin_unwant (TarnPool *pool, TarnBin *bin);
 void _tarn_bins_free (TarnBins *bins);
@@ -194,8 +219,14 @@ TarnBlock *_tarn_pool_take_any (TarnPool *pool, guint32 number, gsize size);
 void _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_retire (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block);
-void _tarn_bins_drop_empty (TarnBins *bins);
 void _tarn_pool_remove_block (TarnPool *pool, TarnBlock *block);
+
+/* Functions of largest.c.  The caller holds the pool's lock. */
+void _tarn_largest_add (TarnLargest *self, TarnBin *bin);
+void _tarn_largest_remove (TarnLargest *self, TarnBin *bin);
+TarnBin *_tarn_largest_get (TarnLargest *self);
+gboolean _tarn_largest_is_ordered (const TarnLargest *self);
+void _tarn_largest_clear (TarnLargest *self);
 
 /* Functions of retire.c.  The caller holds the pool's lock. */
 TarnBlock *_tarn_pool_take_stuck (TarnPool *pool);

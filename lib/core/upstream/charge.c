@@ -27,7 +27,7 @@ try_charge (TarnPool *pool, gsize bytes, gboolean *is_limited, GError **error)
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_end_reservation (pool, &reservation);
   pool->limit.charged_bytes += bytes;
-  has_more = pool->limit.bytes != 0 && _tarn_pool_tell_limit (pool);
+  has_more = pool->limit.bytes != 0 && _tarn_pool_tell_limit (pool, FALSE);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   if (has_more)
@@ -76,7 +76,7 @@ tarn_pool_uncharge (TarnPool *pool, gsize bytes)
     {
       pool->limit.charged_bytes -= bytes;
       if (pool->limit.bytes != 0)
-        _tarn_pool_tell_limit (pool);
+        _tarn_pool_tell_limit (pool, FALSE);
       _tarn_pool_note_limit_room (pool);
       _tarn_pool_check_if_full_debug (pool);
     }

@@ -431,9 +431,11 @@ take_above_limit (TarnPool *pool)
 
 /* Computes the pool's limit minus the bytes that are charged to the pool.  Sets this number as the
  * limit of the heap and of the debug allocator (TARN_DEBUG) from which the pool allocates, if there
- * are any.  Returns TRUE if one of these already exceeds the new limit. */
+ * are any.  @is_latest: TRUE if the program has just made the pool, or has just set its limit; the
+ * heap then follows this pool, and no longer another one.  Returns TRUE if the heap or the debug
+ * allocator already exceeds the new limit. */
 gboolean
-_tarn_pool_tell_limit (TarnPool *pool)
+_tarn_pool_tell_limit (TarnPool *pool, gboolean is_latest)
 {
   TarnHeap *heap = _tarn_pool_get_given_heap (pool);
   gsize limit = pool->limit.bytes;
@@ -442,7 +444,17 @@ _tarn_pool_tell_limit (TarnPool *pool)
   if (limit != 0) /* leaves a limit of at least 1, because 0 would mean no limit */
     limit -= MIN (pool->limit.charged_bytes, limit - 1);
   has_more = pool->policy.is_debugged && _tarn_debug_set_limit (pool->upstream, limit);
-  return (heap != NULL && _tarn_heap_set_pool_limit (heap, limit)) || has_more;
+  return (heap != NULL && _tarn_heap_set_pool_limit (heap, pool, is_latest, limit)) || has_more;
+}
+
+/* Ends the heap's limit that comes from a pool whose last reference was dropped. */
+void
+_tarn_pool_end_limit (TarnPool *pool)
+{
+  TarnHeap *heap = _tarn_pool_get_given_heap (pool);
+
+  if (heap != NULL)
+    _tarn_heap_end_pool_limit (heap, pool);
 }
 
 void
@@ -462,7 +474,7 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
   _tarn_pool_set_bins (pool, _tarn_pool_choose_bins (pool, limit_bytes));
   _tarn_pool_end_grants (pool);
   _tarn_pool_open (pool, was_open);
-  has_more = _tarn_pool_tell_limit (pool);
+  has_more = _tarn_pool_tell_limit (pool, TRUE);
   _tarn_pool_fit_ceiling (pool);
   _tarn_pool_note_limit_room (pool);
   _tarn_pool_unlock_and_give_back (

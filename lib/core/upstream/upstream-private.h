@@ -72,8 +72,9 @@ void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 
 /* Functions of limit.c, which keeps a pool's bytes within its limit.  The callers of
  * _tarn_pool_reserve () and _tarn_pool_try_upstream () do not hold the pool's lock.  The callers of
- * the other functions hold the lock, unless the pool is new. */
-gboolean _tarn_pool_tell_limit (TarnPool *pool);
+ * the other functions hold the lock, unless the pool is new or its last reference was dropped. */
+void _tarn_pool_end_limit (TarnPool *pool);
+gboolean _tarn_pool_tell_limit (TarnPool *pool, gboolean is_latest);
 gboolean _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error);
 void _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation);
 void _tarn_pool_drop_reservation (TarnPool *pool, const TarnReservation *reservation);
