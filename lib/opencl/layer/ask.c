@@ -13,9 +13,6 @@
 
 #include "layer-private.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* The number of low bits of cl_mem_flags that a cached answer and its key can store.  If the
  * program's flags or the driver's flags have a higher bit set, the layer does not cache the answer.
  */
@@ -253,34 +250,7 @@ _tarn_layer_ask_map_references (LayerContext *context)
   return ask_references (context, &context->counts_maps, count_with_map);
 }
 
-/* Functions that find out facts about the device and the driver */
-
-/* Returns a string that the device reports, or an empty string if the query fails. */
-static gchar *
-get_text (cl_device_id device, cl_device_info name)
-{
-  gchar text[1024] = "";
-
-  _tarn_layer_driver->clGetDeviceInfo (device, name, sizeof text - 1, text, NULL);
-  return g_strdup (text);
-}
-
-/* Returns a number of 32 or 64 bits that the device reports, or 0 if the query fails. */
-static cl_ulong
-get_number (cl_device_id device, cl_device_info name)
-{
-  union
-  {
-    cl_ulong wide;
-    cl_uint narrow;
-  } number = { 0 };
-  size_t size = 0;
-
-  if (_tarn_layer_driver->clGetDeviceInfo (device, name, sizeof number, &number, &size)
-      != CL_SUCCESS)
-    return 0;
-  return size == sizeof number.narrow ? number.narrow : number.wide;
-}
+/* Functions that find out facts about images, and about the addresses of buffers */
 
 /* Makes an image of one pixel whose memory is the first byte of @buffer
  * (CL_MEM_OBJECT_IMAGE1D_BUFFER).  Returns NULL if the driver refuses.  Sets *makes to UNKNOWN if
@@ -424,7 +394,7 @@ makes_images_of_parts (LayerContext *context)
   cl_mem buffer;
   gint makes;
 
-  if (get_number (context->device, CL_DEVICE_IMAGE_SUPPORT) == CL_FALSE)
+  if (_tarn_layer_get_number (context->device, CL_DEVICE_IMAGE_SUPPORT) == CL_FALSE)
     return TRUE;
   buffer = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_READ_WRITE,
                                                2 * context->alignment, NULL, &status);
@@ -553,150 +523,4 @@ _tarn_layer_ask_images (LayerContext *context)
       __atomic_store_n (&context->has_images, known, __ATOMIC_RELAXED);
     }
   return known == TRUE;
-}
-
-/* Returns TRUE if a device belongs to PoCL, an OpenCL driver.  Sets *version to PoCL's major
- * version, or to 0 if PoCL is older than 4.0: these versions do not report their number. */
-static gboolean
-is_pocl (cl_device_id device, guint64 *version)
-{
-  g_autofree gchar *text = get_text (device, CL_DEVICE_VERSION);
-  const gchar *pocl = strstr (text, "PoCL ");
-
-  if (pocl == NULL)
-    pocl = strstr (text, "pocl ");
-  *version = pocl != NULL ? g_ascii_strtoull (pocl + strlen ("PoCL "), NULL, 10) : 0;
-  return pocl != NULL;
-}
-
-/* Returns TRUE if the driver cannot copy boxes (clEnqueueCopyBufferRect ()) from or to a
- * sub-buffer, and cannot copy between a sub-buffer and an image.  PoCL 3.1 to 6.0 crash in such
- * copies (seen). */
-static gboolean
-copies_by_pieces (cl_device_id device)
-{
-  guint64 version;
-
-  return is_pocl (device, &version) && version < 7;
-}
-
-/* Returns TRUE if the device is the host's processor. */
-static gboolean
-is_processor (cl_device_id device)
-{
-  return (get_number (device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
-}
-
-/* Returns TRUE if the layer should record the host addresses of pieces.  A piece is a large buffer
- * of the driver, from which the layer makes sub-buffers.  PoCL makes no images of sub-buffers.  So
- * the layer computes the host address of a sub-buffer from the address of its piece, makes a buffer
- * over that address, and makes the image of this buffer.  Returns FALSE if the device is not the
- * host's processor, because PoCL would copy the memory for such a device. */
-static gboolean
-notes_addresses (cl_device_id device)
-{
-  guint64 version;
-
-  return is_pocl (device, &version) && is_processor (device);
-}
-
-/* Returns TRUE if the driver cannot copy between a sub-buffer and an image.  rusticl of Mesa 22.3
- * copies from the beginning of the whole buffer, wherever the sub-buffer begins (seen). */
-static gboolean
-copies_images_by_pieces (cl_device_id device)
-{
-  cl_platform_id platform = NULL;
-  gchar name[64] = "";
-
-  _tarn_layer_driver->clGetDeviceInfo (device, CL_DEVICE_PLATFORM, sizeof platform, &platform,
-                                       NULL);
-  _tarn_layer_driver->clGetPlatformInfo (platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
-  return strcmp (name, "rusticl") == 0 || copies_by_pieces (device);
-}
-
-/* Returns TRUE if the device has OpenCL 1.2 or newer, which has the marker and barrier commands
- * that the layer uses. */
-static gboolean
-has_markers (cl_device_id device)
-{
-  g_autofree gchar *version = get_text (device, CL_DEVICE_VERSION);
-  guint major, minor;
-
-  return sscanf (version, "OpenCL %u.%u", &major, &minor) == 2 && (major > 1 || minor >= 2);
-}
-
-/* Returns the alignment that sub-buffers need, in bytes: the larger of the alignment of buffers and
- * the alignment of images that are made of buffers.  The device states the alignment of images in
- * pixels.  A pixel has at most 16 bytes, so this function counts 16 bytes for each. */
-static gsize
-get_alignment (cl_device_id device)
-{
-  gsize wanted = (gsize) MAX (get_number (device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8,
-                              16 * get_number (device, CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT));
-  gsize alignment;
-
-  for (alignment = 1; alignment < wanted && alignment < 1 << 16; alignment *= 2)
-    ;
-  return alignment;
-}
-
-/* Returns the driver's reference count of a context. */
-static cl_uint
-count_references (const LayerContext *context)
-{
-  cl_uint n = 0;
-
-  _tarn_layer_driver->clGetContextInfo (context->base.handle, CL_CONTEXT_REFERENCE_COUNT, sizeof n,
-                                        &n, NULL);
-  return n;
-}
-
-/* Returns TRUE if the driver's reference count of a context includes the context's buffers.  The
- * context must be new, so that no other thread changes the count while this function runs. */
-static gboolean
-counts_objects (const LayerContext *context)
-{
-  cl_uint before = count_references (context), with_buffer;
-  cl_int status;
-  cl_mem buffer = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_READ_WRITE, 1,
-                                                      NULL, &status);
-
-  if (buffer == NULL)
-    return FALSE;
-  with_buffer = count_references (context);
-  _tarn_layer_driver->clReleaseMemObject (buffer);
-  return with_buffer > before;
-}
-
-/* Makes the objects with which address.c finds the device addresses of pieces (the driver's large
- * buffers).  With some drivers these objects add to the context's reference count, which the
- * program can query.  Sets own_references to the number of references that they added. */
-static void
-begin_address (LayerContext *context)
-{
-  cl_uint before;
-
-  if (!_tarn_layer_get_settings ()->uses_pool)
-    return;
-  before = count_references (context);
-  _tarn_layer_address_begin (context);
-  context->own_references = count_references (context) - before;
-}
-
-gboolean
-_tarn_layer_ask_device (LayerContext *context, cl_device_id device)
-{
-  if (!has_markers (device))
-    return FALSE;
-  context->device = device;
-  context->alignment = get_alignment (device);
-  context->max_bytes
-      = (gsize) MIN (get_number (device, CL_DEVICE_MAX_MEM_ALLOC_SIZE), G_MAXSIZE / 4);
-  context->counts_objects = counts_objects (context);
-  begin_address (context);
-  context->copies_by_pieces = copies_by_pieces (device);
-  context->copies_images_by_pieces = copies_images_by_pieces (device);
-  context->is_processor = is_processor (device);
-  context->notes_addresses = notes_addresses (device);
-  return context->max_bytes > 0;
 }

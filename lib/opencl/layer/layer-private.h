@@ -30,6 +30,7 @@
  *     uses.c            the uses of a buffer: records of the commands that use it
  *     describe.c        queries about buffers
  *     ask.c             questions to the driver: how does it treat its own buffers?
+ *     device.c          ... facts about the device, and about what its driver can do
  *     commands.c        commands that use buffers
  *     copies.c          commands that copy boxes, and some that copy images
  *     maps.c            commands that map buffers
@@ -567,10 +568,15 @@ gboolean _tarn_layer_ask_images (LayerContext *context);
  * other buffer's memory. */
 gboolean _tarn_layer_ask_addresses (LayerContext *context);
 
+/* Functions of device.c */
+
 /* Finds out what a context's device and driver require, for example the alignment of sub-buffers.
  * Call this before other threads know the context.  Returns FALSE if the layer cannot serve the
  * context. */
 gboolean _tarn_layer_ask_device (LayerContext *context, cl_device_id device);
+
+/* Returns a number of 32 or 64 bits that the device reports, or 0 if the query fails. */
+cl_ulong _tarn_layer_get_number (cl_device_id device, cl_device_info name);
 
 /* Functions of address.c */
 

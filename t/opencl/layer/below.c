@@ -20,6 +20,9 @@
  * layer prints whether there was one, and whether its event was released before it had ended.
  * - One that refuses the second box that it is to copy (clEnqueueCopyBufferRect ()), if
  *   BELOW_BOXES is set.
+ * - SOCL of StarPU 1.3, if BELOW_IS_OLD is set: a platform of OpenCL 1.0, whose devices state the
+ *   versions of other drivers' devices.  Newer functions end the program: SOCL has none, but an
+ *   entry of a layer that is NULL would stand for the driver's function.
  * - One with an extension, if BELOW_KNOWS is set: clGetExtensionFunctionAddress () finds a function
  *   of any name.
  *
@@ -328,6 +331,50 @@ static void __attribute__ ((destructor)) print (void)
            n_made, n_cut, n_failed, n_misused, n_gated, n_unfinished, n_boxes, n_refused);
 }
 
+static cl_int CL_API_CALL
+below_get_platform_info (cl_platform_id platform, cl_platform_info name, size_t size, void *value,
+                         size_t *size_needed)
+{
+  static const char version[] = "OpenCL 1.0 of old";
+
+  if (name != CL_PLATFORM_VERSION)
+    return driver->clGetPlatformInfo (platform, name, size, value, size_needed);
+  if (value != NULL && size < sizeof version)
+    return CL_INVALID_VALUE;
+  if (value != NULL)
+    memcpy (value, version, sizeof version);
+  if (size_needed != NULL)
+    *size_needed = sizeof version;
+  return CL_SUCCESS;
+}
+
+static void
+below_end (void)
+{
+  fputs ("a function newer than the platform is called\n", stderr);
+  abort ();
+}
+
+/* Removes functions that are newer than OpenCL 1.0. */
+static void
+grow_old (void)
+{
+  dispatch.clGetPlatformInfo = below_get_platform_info;
+  dispatch.clCreateSubBuffer = (__typeof__ (dispatch.clCreateSubBuffer)) below_end;
+  dispatch.clSetEventCallback = (__typeof__ (dispatch.clSetEventCallback)) below_end;
+  dispatch.clCreateUserEvent = (__typeof__ (dispatch.clCreateUserEvent)) below_end;
+  dispatch.clSetMemObjectDestructorCallback
+      = (__typeof__ (dispatch.clSetMemObjectDestructorCallback)) below_end;
+  dispatch.clEnqueueFillBuffer = (__typeof__ (dispatch.clEnqueueFillBuffer)) below_end;
+  dispatch.clEnqueueMarkerWithWaitList
+      = (__typeof__ (dispatch.clEnqueueMarkerWithWaitList)) below_end;
+  dispatch.clEnqueueBarrierWithWaitList
+      = (__typeof__ (dispatch.clEnqueueBarrierWithWaitList)) below_end;
+  dispatch.clEnqueueMigrateMemObjects
+      = (__typeof__ (dispatch.clEnqueueMigrateMemObjects)) below_end;
+  dispatch.clCreateImage = (__typeof__ (dispatch.clCreateImage)) below_end;
+}
+
 CL_API_ENTRY cl_int CL_API_CALL
 clGetLayerInfo (cl_layer_info name, size_t size, void *value, size_t *size_needed)
 {
@@ -362,6 +409,8 @@ clInitLayer (cl_uint n_entries, const cl_icd_dispatch *target, cl_uint *n_return
   dispatch.clReleaseMemObject = below_release_object;
   if (getenv ("BELOW_BOXES") != NULL)
     dispatch.clEnqueueCopyBufferRect = below_copy_box;
+  if (getenv ("BELOW_IS_OLD") != NULL)
+    grow_old ();
   if (getenv ("BELOW_KNOWS") != NULL)
     dispatch.clGetExtensionFunctionAddress = below_get_function;
   svm_fails = way != NULL && strcmp (way, "fails") == 0;

@@ -8,7 +8,8 @@
 # has a part of its memory; and if it fails to wait for a write of the layer's, the layer waits
 # again, because the write still reads the host's memory; and if it refuses a part of a copy, the
 # layer looks for no event of the copy; and if the program asks for an unknown function of an
-# extension by the call that names no platform, its buffers are the driver's.
+# extension by the call that names no platform, its buffers are the driver's; and if a platform is
+# older than its devices say, so are all buffers, and the layer calls no newer function.
 . "$(dirname "$0")/../../lib/tap.sh"
 
 program=$top_builddir/t/opencl/layer/promises
@@ -54,6 +55,11 @@ for platform in $("$program" --platforms); do
     --platform "$platform" old-functions >"$scratch/out" 2>"$scratch/knows"
   check "platform $platform: a function of an extension, without a platform" \
     grep -qE "^ +([1-9][0-9]*) +0 +\1 " "$scratch/knows"
+  BELOW_IS_OLD=1 TARN_LAYER_STATS=1 OPENCL_LAYERS=$below:$layer timeout 180 "$program" \
+    --platform "$platform" old-functions >"$scratch/out" 2>"$scratch/old"
+  check "platform $platform: older than its devices say" \
+    grep -qE "^ +([1-9][0-9]*) +0 +\1 " "$scratch/old"
+  check "... the program works" grep -q "^0 wrong$" "$scratch/out"
   check "platform $platform: sub-buffers" grep -q "^made [1-9][0-9]* cut 0 " "$scratch/err"
 done
 # The layer asks with a buffer of two of the device's alignments, which are 128 bytes on PoCL.
