@@ -241,7 +241,8 @@ on_signal (int signal, siginfo_t *info, void *context)
     end_by (signal, info);
 }
 
-/* Functions that install the signal handler, and change slots.  The handler does not call them. */
+/* Functions that the signal handler does not call: they install the handler, and change slots (a
+ * slot describes the guards of one block). */
 
 /* Returns TRUE if a signal may end the program.  Returns FALSE if the program ignores the signal.
  * Also returns FALSE if the signal is SIGFPE and the program has a handler for it.  PoCL has such a

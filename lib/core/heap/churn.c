@@ -51,10 +51,11 @@
 #define TURNS_FALL 8
 
 /* In a heap with more than two arenas, every BEYOND-th request that needs more room than the usual
- * bound may exceed the bound: the room may then grow by up to EXTRA_PEAKS times the heap's peak.  A
- * heap with more than two arenas usually has several queues.  If these queues take turns, each
- * reaches its own peak at another time, but needs memory for this peak.  The sum of these peaks can
- * be EXTRA_PEAKS times the heap's peak. */
+ * bound may exceed the bound.  The room is the bytes that the heap may have above its peak.  All
+ * growth of the room together may then be EXTRA_PEAKS times the peak.  A heap with more than two
+ * arenas usually has several queues.  If these queues take turns, each reaches its own peak at
+ * another time, but needs memory for this peak.  The sum of these peaks can be EXTRA_PEAKS times
+ * the heap's peak. */
 #define BEYOND 8
 #define EXTRA_PEAKS 2
 
@@ -111,9 +112,9 @@ note_peak (TarnHeapChurn *churn, guint64 peak)
   churn->peak = peak;
 }
 
-/* Returns TRUE if the growth of the heap's room (the bytes that it may have above its peak) may be
- * @extra bytes, although that exceeds its usual bound.  Returns TRUE for at most every BEYOND-th
- * call. */
+/* Returns TRUE if the heap's room (the bytes that the heap may have above its peak) may grow beyond
+ * its usual bound for this call (see BEYOND).  @extra: all bytes by which the room would then have
+ * grown. */
 static gboolean
 go_beyond (TarnHeap *heap, guint64 extra)
 {

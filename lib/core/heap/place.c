@@ -18,14 +18,17 @@
 
 #define MIB ((gsize) 1 << 20)
 
-/* Constants that tell when the heap maps a request's memory apart from other memory, with free
- * addresses before and after it, so that the block can be larger the next time
- * (_tarn_range_find_place ()).  All of these must be true:
- * - The request has at least LEAST_APART bytes.
- * - The largest free extent lacks at most the request's bytes divided by NEARLY_SHARE.
- * - Fewer bytes are free at the range's end than the request's bytes divided by APART_FREE_SHARE,
- *   or the request would use a gap before a free extent.
- * - The region has free addresses for at least APART_SHARE times the request's bytes. */
+/* Constants that tell when the heap maps a request's memory at a place apart, with free addresses
+ * before and after it, so that the block can be larger the next time (_tarn_range_find_place ()).
+ * For a request of @size bytes, all of these must be true:
+ * - @size is at least LEAST_APART.
+ * - The range's largest free extent has at least @size - @size / NEARLY_SHARE bytes, so the request
+ *   nearly fits into it.
+ * - The heap's limit allows the bytes that the request lacks at the range's end.
+ * - The region has at least APART_SHARE * @size bytes of free addresses at its end.
+ * - No gap right after a free extent makes the request need less memory.
+ * - Fewer than @size / APART_FREE_SHARE bytes are free at the range's end, or the request would
+ *   need even less memory in a gap right before a free extent. */
 #define LEAST_APART (8 * MIB)
 #define NEARLY_SHARE 256
 #define APART_FREE_SHARE 8

@@ -14,9 +14,10 @@
  * FIRST_MOST queues at first.  When the table is full, the pool removes the queues that came last,
  * and keeps the older ones as a sample of the queues that the program uses.
  *
- * A shortage is a request for which the heap has no free memory, or an insertion into a full table
- * (TarnMet.n_shortages).  A certain number of shortages makes a period (SHORTAGES_PER_QUEUE).  If
- * threads use more than half of the sample in two periods in succession, the maximum number of
+ * The pool adapts this maximum after each period.  A period ends after a certain number of
+ * shortages (SHORTAGES_PER_QUEUE).  A shortage shows that the heap has too little memory for queues
+ * that take turns, or that the table is too small (TarnMet.n_shortages tells which events count).
+ * If threads use more than half of the sample in two periods in succession, the maximum number of
  * queues (TarnMet.most) doubles.  If they use fewer queues than an eighth of the maximum, the
  * maximum halves.
  *
@@ -39,8 +40,9 @@
  * removes the queue from the table. */
 #define MAX_UNUSED 32
 
-/* A period ends after SHORTAGES_PER_QUEUE * TarnMet.most shortages.  A shortage is a request for
- * which the heap has no free memory, or an insertion into a full table (TarnMet.n_shortages). */
+/* The number of shortages (TarnMet.n_shortages) in a period is this number times TarnMet.most.  At
+ * the end of each period, the pool adapts TarnMet.most to the number of queues that threads used
+ * (end_period ()). */
 #define SHORTAGES_PER_QUEUE 4
 
 /* Turns a block that belongs to an arena (is_own) into an ordinary block of the pool: adds the

@@ -116,7 +116,8 @@ typedef struct
 
 /* The bits of TarnMetQueue.used.  TARN_USED_SINCE_FULL is set if a thread has used the queue since
  * the table was last full.  TARN_USED_IN_PERIOD is set if a thread has used the queue in the
- * present period.  A period ends after a number of shortages (TarnMet.n_shortages). */
+ * present period.  A period ends after a number of shortages (TarnMet.n_shortages); the pool then
+ * adapts the largest number of queues in the table. */
 #define TARN_USED_SINCE_FULL 1U
 #define TARN_USED_IN_PERIOD 2U
 #define TARN_MET_USED (TARN_USED_SINCE_FULL | TARN_USED_IN_PERIOD)
@@ -132,8 +133,10 @@ struct _TarnMetQueue
    * bits. */
   guint used;
   /* The pool's lock guards the fields below. */
-  gboolean was_used; /* TRUE if threads used the queue in the period before the present one */
-  gboolean is_new;   /* TRUE from the insertion of the queue until the table is next full */
+  /* TRUE if threads used the queue in the period before the present one (a period is a number of
+   * shortages, see TARN_USED_IN_PERIOD) */
+  gboolean was_used;
+  gboolean is_new; /* TRUE from the insertion of the queue until the table is next full */
   /* Each time that the table becomes full, the pool adds 1 to this field if no thread has used the
    * queue since the table was last full, and sets it to 0 otherwise. */
   guint n_unused;

@@ -291,7 +291,9 @@ typedef struct
    *   was of another queue (_tarn_pool_note_turn ()).
    * - A queue was inserted into this table while was_full was TRUE, so the table is too small. */
   guint n_shortages;
-  gboolean was_full; /* TRUE if this table has been full in the present period (n_shortages) */
+  /* TRUE if this table has been full in the present period, that is, since n_shortages was last
+   * set to 0 */
+  gboolean was_full;
   /* The queue of the latest request for which the heap had no free memory.  The pool only compares
    * this pointer, because the queue may have been freed since then. */
   const TarnQueue *in_turn;
@@ -328,7 +330,8 @@ typedef struct
    * (aside.c). */
   GPtrArray *aside;
   guint n_aside; /* atomic: the length of aside; threads read it without the pool's lock */
-  /* The index, in the array aside, of the block about which the pool asks the backend next. */
+  /* This number modulo n_aside is the index, in the array aside, of the block that the pool checks
+   * next: it asks the backend whether the program still retains the block's memory. */
   guint next_aside;
   /* A table that maps each TarnBlock with several references to the number of its references minus
    * 1.  NULL if no block ever had several references. */

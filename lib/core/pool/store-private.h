@@ -153,15 +153,15 @@ typedef struct
    * - over a heap, also the blocks in queues' shares, because the heap itself makes other queues
    *   wait
    * - if upstream frees memory in the order of commands, also the blocks in queues' shares and the
-   *   recorded blocks */
+   *   recorded blocks (whose events tell when no queue uses them any more) */
   TarnAges ready;
   /* The list by age of the blocks in queues' shares (a queue's share is the cached blocks that only
-   * this queue has used).  Empty if the list ready has these blocks.  Before the pool returns such
-   * a block to upstream, the host must wait for the block's queue. */
+   * this queue has used).  Before the pool returns such a block to upstream, the host must wait for
+   * the block's queue.  In a pool whose list ready has these blocks, this list is empty. */
   TarnAges shares;
-  /* The list by age of the recorded blocks: events tell when no queue uses these blocks any more.
-   * Empty if the list ready has these blocks.  The pool can return a recorded block to upstream
-   * when the block's events have completed. */
+  /* The list by age of the recorded blocks, whose events tell when no queue uses them any more.
+   * The pool can return such a block to upstream when the block's events have completed.  In a pool
+   * whose list ready has these blocks, this list is empty. */
   TarnAges recorded;
   /* The list by age for blocks in queues' shares: &ready or &shares.  NULL if the bytes of held
    * blocks were never bounded. */
