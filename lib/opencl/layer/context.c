@@ -142,7 +142,7 @@ next_queue (LayerContext *self)
 
 /* The limits up to which released buffers may wait for their commands without a poll: their number
  * and their total size in bytes.  The program often calls clFinish () before a limit is reached.
- * This ends the waits, so that the layer need not ask the driver about each command. */
+ * Then all commands are done, and the layer need not ask the driver about each of them. */
 #define MAX_UNPOLLED 1000
 #define MAX_UNPOLLED_BYTES ((gsize) 4 << 20)
 

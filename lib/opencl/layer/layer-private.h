@@ -877,8 +877,9 @@ _tarn_layer_queue_is_done (LayerQueue *self, guint64 number)
  * command.  When the command is done, the layer calls _tarn_layer_buffer_commands_done ().
  * @notify: TRUE if the driver shall call back, because perhaps no thread polls any more.
  *
- * The caller must have a reference to the buffer's record: another thread may end the wait at once,
- * and without this reference the record could be freed during the call. */
+ * The caller must have a reference to the buffer's record.  If the command is done soon,
+ * another thread ends the wait, and without this reference it could free the record during the
+ * call. */
 void _tarn_layer_wait_for_event (LayerUse *use, gboolean notify);
 
 /* Removes from the queue's @waiters each use whose number is at most @number, and appends the use's
@@ -939,8 +940,10 @@ struct _LayerBuffer
   /* Atomic: TRUE if the buffer has destructor callbacks, which must not come late. */
   gboolean is_watched;
   guint parts; /* atomic: number of objects that are made of this buffer and not destroyed yet */
-  guint waits; /* atomic: number of uses whose commands the ended buffer waits for; 1 more while the
-                  layer is setting up these waits */
+  /* Atomic: the number of uses (records of commands) for which the released buffer still waits.
+   * The layer destroys the buffer when this number becomes 0.  While destroy_after_commands () adds
+   * the uses one by one, the number is 1 higher, so that it does not become 0 too early. */
+  guint waits;
 
   guint n_reports; /* guarded by the lock of debug.c: number of reports about this ended buffer that
                       are being made, during which its block must not be freed */

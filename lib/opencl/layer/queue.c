@@ -174,8 +174,9 @@ marker_unref (gpointer data)
 
 /* Records that the queue's commands up to @number are done.  Moves the uses (records of commands)
  * up to this number from the queue's lists to @uses, and the markers up to this number to
- * @markers.  The caller then ends the wait of released buffers for the uses in @uses, and drops the
- * references in @markers. */
+ * @markers.  The caller then calls _tarn_layer_use_end_wait () for each use in @uses, so that the
+ * released buffer does not wait for this command any more.  The caller also drops the references in
+ * @markers. */
 static void
 take_done (LayerQueue *self, guint64 number, GQueue *uses, GQueue *markers)
 {
@@ -245,8 +246,9 @@ _tarn_layer_queue_add_waiting (LayerUse *use)
   TARN_LOCKED (&self->lock);
 
   /* Check with the lock held, because another thread may be recording the commands as done.  That
-   * thread ends only the waits that are in @waiting while it holds the lock.  If a wait were added
-   * later, and the queue is closed, perhaps no thread would ever end this wait. */
+   * thread takes only the uses that are in @waiting while it holds the lock.  If a use were added
+   * later, and the queue is closed, perhaps no thread would ever take it, and its buffer would wait
+   * forever. */
   if (_tarn_layer_queue_is_done (self, use->number))
     return FALSE;
   use->number = _tarn_layer_queue_get_enqueued (self);
@@ -274,7 +276,7 @@ is_finishing (LayerQueue *self)
 }
 
 /* The function of a thread that finish_aside () starts: waits for all commands of a queue.  If
- * clFinish () succeeds, ends the waits of released buffers for these commands. */
+ * clFinish () succeeds, released buffers do not wait for these commands any more. */
 static gpointer
 finish (gpointer data)
 {

@@ -131,8 +131,9 @@ postpone (LayerUse *self)
   g_queue_push_tail_link (&self->queue->waiters, &self->link);
 }
 
-/* Asks the driver for the state of a waiter's command.  If the command is done, ends the wait and
- * returns TRUE.  Otherwise moves the waiter to the end of its queue's list and returns FALSE. */
+/* Asks the driver for the state of a waiter's command.  If the command is done, ends the wait of
+ * the waiter's buffer for it and returns TRUE.  Otherwise moves the waiter to the end of its
+ * queue's list and returns FALSE. */
 static gboolean
 poll_waiter (LayerUse *self)
 {
