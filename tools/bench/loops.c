@@ -8,7 +8,8 @@
 
 #include <stdlib.h>
 
-/* Patterns are inlined into their callers, together with the subject's functions. */
+/* Makes the compiler inline a function.  A loop then has the code of its pattern and the functions
+ * of its subject (loops.h), and no call that would add to the measured time. */
 #define INLINE static inline __attribute__ ((always_inline))
 
 typedef gboolean (*Take) (Lane *lane, gsize size, TarnMemory *memory);

@@ -54,7 +54,7 @@ weigh (const Source *source, gdouble *active, gdouble *held, GError **error)
   return TRUE;
 }
 
-/* Measures once: the result is always the same. */
+/* Measures only once, without repetitions, because the result would be the same each time. */
 void
 measure_memory (const Bench *bench, const Source *source, const Measure *measure)
 {

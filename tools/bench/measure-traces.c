@@ -134,7 +134,8 @@ add_result (const Bench *bench, const Source *source, const Measure *measure, co
                       bench->has_queues ? trace->n_threads : 1, g_strdup (trace->name), unit);
 }
 
-/* Measures once: the result is the same each time. */
+/* Measures the memory that one replay of a trace takes.  Does not repeat the replay, because each
+ * replay would take the same memory. */
 static void
 measure_trace_overhead (const Bench *bench, const Source *source, const Measure *measure,
                         const Trace *trace)
@@ -166,7 +167,8 @@ measure_overhead (const Bench *bench, const Source *source, const Measure *measu
 
 /* Functions that count the driver calls of a replay */
 
-/* Counts once: the result is the same each time. */
+/* Counts the driver calls of one replay of a trace.  Does not repeat the replay, because each
+ * replay would make the same calls. */
 static void
 measure_trace_calls (const Bench *bench, const Source *source, const Measure *measure,
                      const Trace *trace)

@@ -39,7 +39,7 @@ typedef struct
 /* Reads the command line, and the traces that it names.  If it has --version, checks no other
  * option and reads no trace. */
 gboolean options_parse (Options *options, gint *argc, gchar ***argv, GError **error);
-/* Tells whether recordings are the only thing that is replayed or measured. */
+/* Tells whether what-if, the measure that replays recordings, is the only chosen measure. */
 gboolean options_have_only_what_if (const Options *options);
 void options_clear (Options *options);
 

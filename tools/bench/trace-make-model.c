@@ -17,10 +17,10 @@
 #define MIN_LENGTH 16   /* fewest words in a text */
 #define MAX_LENGTH 1024 /* most words in a text; keeps less than 1 GiB in use */
 #define N_WRITTEN 24    /* number of words in a text that the model writes */
-#define WIDTH 512       /* number of numbers that describe a word */
+#define WIDTH 512       /* elements of the vector that stands for a word inside the model */
 #define N_HEADS 4       /* number of attention heads; each relates every word to every other one */
-#define NUMBER 2        /* bytes of a number that describes a word */
-#define INDEX 8         /* bytes of an index: the number that stands for a word */
+#define NUMBER 2        /* bytes of an element of a vector or matrix: 16-bit floating point */
+#define INDEX 8         /* bytes of an index: the number of a word in the list of all words */
 #define SECONDS_APART 1e-6
 
 enum

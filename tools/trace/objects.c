@@ -401,8 +401,10 @@ count_served (Objects *self, Object *object, const RecordedEvent *event)
     object->hits++;
 }
 
-/* Adds or subtracts the bytes of an allocator's call for memory.  If the call was a nested request
- * to another allocator, changes nothing: the other allocator's call to the driver counts. */
+/* Updates driver_bytes, the bytes that allocators have from the driver: adds the memory that an
+ * allocator allocated, or subtracts the memory that it freed.  Skips memory that the allocator got
+ * from another allocator (by a nested request), because driver_bytes includes the driver calls of
+ * that other allocator. */
 static void
 note_call (Objects *self, const Object *object, const RecordedEvent *event)
 {

@@ -38,8 +38,12 @@ typedef struct
   /* The bytes of a block that count as managed by its object.  0 if the block is a range of another
    * block (LENT), or was allocated for a nested request. */
   guint64 managed;
-  guint64 life;       /* number of its present life, from 1; 0: the block is cached, or nested */
-  gboolean is_nested; /* the request was nested: the other allocator's block has the life */
+  /* The number of the life that the memory has now, from 1.  0 if the memory has no life, because
+   * it is a cached block, or because is_nested is TRUE. */
+  guint64 life;
+  /* TRUE if another allocator requested this block, to get memory for its own block (a nested
+   * request).  Both blocks have the same bytes, so only the other allocator's block has a life. */
+  gboolean is_nested;
 } Memory;
 
 /* A history that is being made. */
