@@ -232,6 +232,11 @@ test_windows (QueuesFixture *fixture, gconstpointer data)
       g_test_skip ("parts do not move");
       return;
     }
+  if (sizeof (gpointer) < 8)
+    {
+      g_test_skip ("a heap reserves fewer addresses here, so memory moves more often");
+      return;
+    }
   tarn_clock_set (get_same_time);
   for (guint i = 0; i < G_N_ELEMENTS (queues); i++)
     queues[i] = tarn_testing_queue_new (fixture->queues, TRUE);
