@@ -111,14 +111,26 @@ test_plain (World *w, gconstpointer unused)
   tarn_block_free (one);
 }
 
+/* Makes an allocator of @pages that also tells how much memory the device has, and how much of it
+ * is free. */
+static TarnAllocator *
+allocator_of_pages_new (TarnTestingPages *pages)
+{
+  g_autoptr (TarnAllocator) plain = tarn_testing_pages_allocator_new (pages);
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+  tarn_allocator_get_ops (plain, &ops);
+  ops.get_memory = get_memory;
+  return tarn_allocator_new (&ops, tarn_allocator_get_user_data (plain), NULL);
+}
+
 /* Over a heap it is the heap that has taken memory. */
 static void
 test_heap (World *w, gconstpointer unused)
 {
   TarnTestingPages *pages = tarn_testing_pages_new (DEVICE, TARN_TESTING_PAGES_ADDRESSES);
-  g_autoptr (TarnAllocator) plain = tarn_testing_pages_allocator_new (pages);
-  g_autoptr (TarnAllocator) allocator = NULL, heap = NULL;
-  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (TarnAllocator) allocator = allocator_of_pages_new (pages);
+  g_autoptr (TarnAllocator) heap = NULL;
   TarnHeapStats stats = TARN_HEAP_STATS_INIT;
   TarnBudget budget;
   TarnBlock *block;
@@ -126,9 +138,6 @@ test_heap (World *w, gconstpointer unused)
 
   (void) w;
   (void) unused;
-  tarn_allocator_get_ops (plain, &ops);
-  ops.get_memory = get_memory;
-  allocator = tarn_allocator_new (&ops, tarn_allocator_get_user_data (plain), NULL);
   heap = tarn_heap_allocator_new (allocator, NULL, NULL);
   pool = tarn_pool_new (heap, NULL, NULL);
   block = tarn_pool_allocate (pool, 1 << 20, NULL);
@@ -146,7 +155,6 @@ test_heap (World *w, gconstpointer unused)
   tarn_pool_unref (pool);
   g_clear_pointer (&heap, tarn_allocator_unref);
   g_clear_pointer (&allocator, tarn_allocator_unref);
-  g_clear_pointer (&plain, tarn_allocator_unref);
   tarn_testing_pages_free (pages);
 }
 
@@ -155,16 +163,12 @@ static void
 test_heap_limit (World *w, gconstpointer unused)
 {
   TarnTestingPages *pages = tarn_testing_pages_new (DEVICE, TARN_TESTING_PAGES_ADDRESSES);
-  g_autoptr (TarnAllocator) plain = tarn_testing_pages_allocator_new (pages);
-  g_autoptr (TarnAllocator) allocator = NULL, heap = NULL;
-  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (TarnAllocator) allocator = allocator_of_pages_new (pages);
+  g_autoptr (TarnAllocator) heap = NULL;
   TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
   TarnPool *pool;
 
   (void) unused;
-  tarn_allocator_get_ops (plain, &ops);
-  ops.get_memory = get_memory;
-  allocator = tarn_allocator_new (&ops, tarn_allocator_get_user_data (plain), NULL);
   options.limit_bytes = HEAP_LIMIT;
   heap = tarn_heap_allocator_new (allocator, &options, NULL);
   pool = tarn_pool_new (heap, NULL, NULL);
@@ -180,7 +184,6 @@ test_heap_limit (World *w, gconstpointer unused)
   tarn_pool_unref (pool);
   g_clear_pointer (&heap, tarn_allocator_unref);
   g_clear_pointer (&allocator, tarn_allocator_unref);
-  g_clear_pointer (&plain, tarn_allocator_unref);
   tarn_testing_pages_free (pages);
 }
 

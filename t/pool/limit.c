@@ -345,8 +345,8 @@ new_exact_pool (const Fixture *fixture)
   return tarn_pool_new (tarn_pool_get_upstream (fixture->pool), &options, NULL);
 }
 
-/* Of any sizes, in any order, the largest go first, also if other blocks of these sizes were held
- * before. */
+/* The program frees blocks of many sizes, in random order, and trims the pool again and again. Each
+ * time, the pool returns the largest blocks first. */
 static void
 test_many_sizes (Fixture *fixture, gconstpointer unused)
 {

@@ -98,7 +98,7 @@ compress (const gchar *path)
   g_assert_true (g_file_set_contents (path, bytes, (gssize) n, NULL));
 }
 
-/* What was written is read, compressed or not. */
+/* tarn-trace reads a PyTorch snapshot that it has written, also after gzip has compressed it. */
 static void
 test_pytorch_back (Fixture *self, gconstpointer data)
 {

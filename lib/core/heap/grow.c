@@ -86,8 +86,8 @@ _tarn_heap_read_limit (TarnHeap *heap)
 }
 
 /* Makes the limit of @pool, a pool over the heap, a limit of the heap too.  @limit_bytes is 0 if
- * the pool has no limit.  @is_latest: TRUE if the program has just made the pool, or has just set
- * its limit, so that from now on the heap follows this pool.  Does nothing if the heap follows
+ * the pool has no limit.  If @is_latest is TRUE, the program has just made the pool or set its
+ * limit, and the heap follows this pool from now on.  Does nothing if the heap follows
  * another pool, or if the program did not set TarnHeapOptions.follows_pool_limit.  In a heap of
  * virtual memory, rounds the limit up to a multiple of the granularity, because such a heap
  * allocates only such multiples.  Returns TRUE if the heap follows this pool, and has more bytes

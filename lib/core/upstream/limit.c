@@ -431,9 +431,9 @@ take_above_limit (TarnPool *pool)
 
 /* Computes the pool's limit minus the bytes that are charged to the pool.  Sets this number as the
  * limit of the heap and of the debug allocator (TARN_DEBUG) from which the pool allocates, if there
- * are any.  @is_latest: TRUE if the program has just made the pool, or has just set its limit; the
- * heap then follows this pool, and no longer another one.  Returns TRUE if the heap or the debug
- * allocator already exceeds the new limit. */
+ * are any.  If @is_latest is TRUE, the program has just made the pool or set its limit, and the
+ * heap follows this pool from now on.  Returns TRUE if the heap or the debug allocator already
+ * exceeds the new limit. */
 gboolean
 _tarn_pool_tell_limit (TarnPool *pool, gboolean is_latest)
 {

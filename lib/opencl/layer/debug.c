@@ -229,7 +229,9 @@ _tarn_layer_debug_check_guards (const LayerContext *context)
 /* The released buffers whose memory the layer has not freed yet.  The keys are the handles.  The
  * table has no references to the buffers.  NULL until a buffer with checks is released. */
 static GHashTable *ended;
-static gboolean has_ended; /* atomic: TRUE as soon as the table @ended has been made */
+/* TRUE once the layer has made the table @ended.  Atomic, because calls read it without the lock.
+ */
+static gboolean has_ended;
 
 /* Adds a released buffer to the table. */
 static void
