@@ -14,22 +14,6 @@
 #include "base/fork-private.h"
 #include "record/record-private.h"
 
-/* The factors by which a pool multiplies the hash of a bin.  The highest bits of the product are
- * the index of the bin's home slot in a thread's cache.  A pool uses one of two factors:
- * - COARSE_SPREAD if the pool has few leading bits (TarnPoolOptions.leading_bits_in_bin_id).  Bins
- *   that are often used then differ in the low bits of their numbers.  This factor is a power of
- *   two, so the low bits of the hash become the index.
- * - FINE_SPREAD if the pool has more leading bits, or is over a heap.  The low bits of many bin
- *   numbers are then equal (0 for sizes that are powers of two), so this factor mixes all bits of
- *   the hash.  It is 2^32 divided by the golden ratio. */
-#define COARSE_SPREAD (1U << TARN_SPREAD_SHIFT)
-#define FINE_SPREAD 0x9e3779b1U
-
-/* With at most this many leading bits, all bins of sizes below 4 GiB have different home slots in a
- * cache.  For example, 4 leading bits make 16 bins for each of 32 powers of two, together 512
- * bins. */
-#define MOST_COARSE_BITS (TARN_CACHE_HOME_BITS - 5)
-
 /* Frees a cache whose thread has ended, after moving the cache's blocks and counts to the pool.
  * The pool must have at least two other caches.  The reason: in a pool with only one cache, the
  * peak of this cache counts as the peak of the pool (count.c).  That would be wrong now, because
@@ -104,7 +88,6 @@ _tarn_pool_init_caches (TarnPool *pool)
   if (_tarn_forked ())
     return;
   pool->slot = _tarn_threads_take_slot (abandon);
-  pool->policy.spread = pool->leading_bits > MOST_COARSE_BITS ? FINE_SPREAD : COARSE_SPREAD;
   _tarn_pool_init_transfers (pool);
   if (pool->policy.thread_cache_blocks > 0 && pool->policy.thread_cache_bytes > 0)
     _tarn_pool_open_door (pool);
@@ -133,7 +116,6 @@ cache_new (TarnPool *pool)
   _tarn_assert_locked (&pool->lock);
   cache->seen_hits = G_MAXUINT64;
   cache->pool = pool;
-  cache->spread = pool->policy.spread;
   /* While the pool has only one cache, the peak of this cache is the peak of the pool.  So the pool
    * counts the peak before it adds a second cache. */
   if (pool->caches.first != NULL && pool->caches.first->next == NULL)

@@ -166,7 +166,6 @@ typedef struct
   /* The number of blocks in a batch that a thread hands over, or 0 if threads hand over no
    * blocks. */
   guint transfer_blocks;
-  guint32 spread; /* factor of the hash that places a bin in a thread cache */
 } TarnPoolPolicy;
 
 /* The limit of a pool: the most bytes that the pool may have from upstream (upstream/limit.c).
