@@ -20,6 +20,7 @@ filled_part_init (FilledPart *part, TarnAllocator *upstream, TarnReclaimGroup *g
   tarn_pool_set_reclaim_group (part->pool, group);
   part->blocks = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
   part->max_size = max_size;
+  part->tight = NULL;
   tarn_allocator_unref (heap);
   tarn_allocator_unref (upstream);
   tarn_block_free (allocate (part->pool, FILLED_GRANULE)); /* so that the driver is at home */
@@ -106,8 +107,11 @@ request (FilledPart *part, gsize left)
 {
   gsize size = choose_size (part, left);
   g_autoptr (GError) error = NULL;
-  TarnBlock *block = tarn_pool_allocate (part->pool, size, &error);
+  TarnBlock *block;
 
+  if (part->tight != NULL)
+    tarn_testing_pages_set_max_addresses (part->tight, count_granules (size) * FILLED_GRANULE);
+  block = tarn_pool_allocate (part->pool, size, &error);
   assert_valid (part->pool);
   if (block != NULL)
     {

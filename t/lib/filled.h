@@ -8,7 +8,7 @@
 #ifndef FILLED_H
 #define FILLED_H
 
-#include <tarn/tarn.h>
+#include <tarn/testing.h>
 
 /* The granularity of a device's memory. */
 #define FILLED_GRANULE ((gsize) 2 << 20)
@@ -20,6 +20,8 @@ typedef struct
   TarnPool *pool;
   GPtrArray *blocks;
   gsize max_size;
+  TarnTestingPages *tight; /* or NULL: there are no more addresses in one stretch than the latest
+                              request needs */
 } FilledPart;
 
 /* Takes the allocator over, which becomes the heap's upstream. */

@@ -70,7 +70,7 @@ memory_at (guint64 address)
 /* Functions that reserve and release regions of addresses, and find free addresses */
 
 /* Reserves a region of addresses for a range.  If the driver refuses the usual size, tries half of
- * it, and so on, as long as @needed bytes fit into the region. */
+ * it, and so on, down to @needed bytes. */
 static TarnHeapRegion *
 reserve (TarnHeapRange *range, gsize needed, GError **error)
 {
@@ -85,13 +85,13 @@ reserve (TarnHeapRange *range, gsize needed, GError **error)
 
       if (_tarn_call (heap->upstream, addresses_reserve, size, &region->addresses, &local))
         break;
-      if (size / 2 < needed)
+      if (size == needed)
         {
           g_propagate_error (error, g_steal_pointer (&local));
           g_free (region);
           return NULL;
         }
-      size = _tarn_round_up (size / 2, ops_of (heap)->virtual_granularity);
+      size = MAX (_tarn_round_up (size / 2, ops_of (heap)->virtual_granularity), needed);
     }
   region->range = range;
   region->size = size;
@@ -511,14 +511,33 @@ probe (TarnHeap *heap, gsize size, GError **error)
   return is_there;
 }
 
-/* Uses an idle segment for a range, because upstream has no more memory.  If idle segments may move
- * into the range (moves_in ()), moves the segment there.  Otherwise returns the segment to
- * upstream, which can then allocate a fresh one.  Returns TRUE if the caller should search the
- * range again. */
+/* Finds the idle segment that serves a request if upstream has no more memory.  If each idle
+ * segment is larger than the free addresses at the end of a region, finds one that the heap can
+ * return to upstream.  With 32-bit addresses, a region is often that small.  A gap can be smaller
+ * than all segments too, but then the request tries the end of the region (should_skip_gaps ()). */
+static TarnPiece *
+find_idle (const TarnHeapRange *range, const TarnPlace *place)
+{
+  TarnPiece *idle = choose_idle (range, place);
+
+  if (idle != NULL || place->is_gap)
+    return idle;
+  TARN_FOR_EACH_IDLE (piece, next, range->heap)
+    {
+      if (!is_beside (piece, place) && _tarn_piece_can_go (piece))
+        return piece;
+    }
+  return NULL;
+}
+
+/* Uses an idle segment for a range, because upstream has no more memory.  Moves the segment to
+ * @place, if idle segments may move into the range (moves_in ()) and the segment fits there.
+ * Otherwise returns the segment to upstream, which can then allocate a fresh one.  Returns TRUE if
+ * the caller should search the range again. */
 static gboolean
 use_idle (TarnHeapRange *range, TarnPlace *place, TarnPiece *idle, GError **error)
 {
-  if (moves_in (range))
+  if (moves_in (range) && idle->size <= get_free_addresses_at (place))
     return move (range, place, idle, error);
   _tarn_heap_release_idle (range->heap, idle);
   return TRUE;
@@ -550,12 +569,12 @@ add_or_move (TarnHeapRange *range, TarnPlace *place, gsize wanted, GError **erro
   while (!add (range, place, size, &local))
     {
       if (!tarn_error_is_no_memory (local)
-          || (is_least (range->heap, size, missing) && choose_idle (range, place) == NULL))
+          || (is_least (range->heap, size, missing) && find_idle (range, place) == NULL))
         {
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;
         }
-      if (size <= missing && (idle = choose_idle (range, place)) != NULL)
+      if (size <= missing && (idle = find_idle (range, place)) != NULL)
         return use_idle (range, place, idle, error);
       range->heap->is_short = TRUE;
       size = size > missing ? missing : MAX (_tarn_round_up (size / 2, granularity), granularity);
