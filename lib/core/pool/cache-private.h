@@ -57,14 +57,12 @@
 #define TARN_CACHE_BINS (TARN_CACHE_HOMES + TARN_CACHE_PROBES - 1)
 #define TARN_CACHE_WORDS ((TARN_CACHE_BINS + 63) / 64)
 
-/* The index of a bin's home slot in a cache is the top TARN_CACHE_HOME_BITS bits of the 32-bit
- * product of two numbers: a hash of the bin's number and queue, and TARN_SPREAD, which is 2^32
- * divided by the golden ratio.  Bins with neighbouring numbers then stand far apart, and so do bins
- * whose numbers are multiples of a large power of two.
- *
- * The factor is a constant.  If each request loaded it from the cache, a pair of a hit and a free
- * took a tenth more time. */
-#define TARN_SPREAD 0x9e3779b1U
+/* The factors of the hash of a bin's number and its queue's handle (_tarn_hash ()).  They are odd,
+ * and no small multiple of one is near a small multiple of the other modulo 2^32.  They are
+ * constants: if each request loaded a factor from the cache, a pair of a hit and a free took a
+ * tenth more time. */
+#define TARN_HASH_NUMBER 0x9e3779b1U
+#define TARN_HASH_HANDLE 0xc2b2ae3dU
 
 /* The most bytes that a thread moves at a time from a pool's bin to its cache, or that it hands
  * over to other threads in one batch. */
@@ -90,11 +88,11 @@ typedef struct
    * handle, while it holds the pool's lock. */
   guint32 number;
   /* The number of blocks.  Atomic, because other threads read it without stopping read sections. */
-  guint16 length;
+  guint32 length;
   /* The most blocks that the bin may have.  A thread changes this number only while it holds the
    * pool's lock. */
-  guint16 capacity;
-} TarnCacheBin;
+  guint32 capacity;
+} __attribute__ ((aligned (32))) TarnCacheBin;
 
 /* Notes about a bin of a cache, which tell how much of its capacity the thread uses.  The thread
  * updates the notes about all bins each time that the cache has no room for a freed block of an
@@ -168,6 +166,10 @@ struct _TarnMetQueue
  *     If frees of a bin's blocks record events, the capacity of the bin is 0. */
 struct _TarnCache
 {
+  /* The bins.  They stand at the beginning of the struct, because the address of a bin is then the
+   * address of the cache and a shifted hash. */
+  TarnCacheBin bins[TARN_CACHE_BINS];
+
   /* The fields active_bytes and peak describe changes of the pool's counters that the cache has not
    * reported to the pool yet.  _tarn_cache_count_active () reports these changes. */
   /* Atomic: an unreported change of the pool's active bytes, modulo 2^64.  Negative if the thread
@@ -248,9 +250,6 @@ struct _TarnCache
    * NULL if the cache keeps no such block. */
   TarnBlock *kept[TARN_CACHE_KEPT];
 
-  /* The bins.  They stand near the beginning of the struct, because an instruction with a small
-   * offset is short. */
-  TarnCacheBin bins[TARN_CACHE_BINS];
   /* Guarded by the pool's lock: a bit for each bin, which is set if the bin's capacity is not 0. */
   guint64 has_room[TARN_CACHE_WORDS];
 
@@ -368,15 +367,20 @@ _tarn_pool_has_transfers (const TarnPool *pool)
   return __atomic_load_n (&pool->transfers.n_batches, __ATOMIC_RELAXED) > 0;
 }
 
-/* Hashes a bin number and a queue's handle.  A handle is usually an address, and the low bits of
- * all addresses are alike.  So the function multiplies the handle by a factor, 2^64 divided by the
- * golden ratio, and uses high bits of the product. */
+/* Hashes a bin number and a queue's handle to 32 bits, of which the high ones are the best.
+ * Neighbouring numbers, numbers that are multiples of a large power of two, and handles, which are
+ * alike in their low bits because they are addresses, have hashes that are far apart. */
+static inline guint32
+_tarn_hash (guint32 number, gpointer handle)
+{
+  return number * TARN_HASH_NUMBER + (guint32) GPOINTER_TO_SIZE (handle) * TARN_HASH_HANDLE;
+}
+
+/* Hashes a bin number and a queue's handle to 16 bits, of which all are good. */
 static inline guint32
 _tarn_spread (guint32 number, gpointer handle)
 {
-  guint64 spread = (guint64) GPOINTER_TO_SIZE (handle) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
-
-  return number + (guint32) (spread >> 40);
+  return _tarn_hash (number, handle) >> 16;
 }
 
 /* Finds a queue in the table of queues whose arenas the pool may use (arena-table.c).  @handle is
@@ -403,7 +407,7 @@ _tarn_pool_find_met (const TarnPool *pool, gpointer handle)
 static inline TarnCacheBin *
 _tarn_cache_get_home (TarnCache *cache, guint32 number, gpointer handle)
 {
-  return &cache->bins[_tarn_spread (number, handle) * TARN_SPREAD >> (32 - TARN_CACHE_HOME_BITS)];
+  return &cache->bins[_tarn_hash (number, handle) >> (32 - TARN_CACHE_HOME_BITS)];
 }
 
 static inline gboolean
@@ -464,7 +468,7 @@ static inline void
 _tarn_cache_bin_set (TarnCacheBin *bin, TarnBlock *top, guint length)
 {
   bin->top = top;
-  __atomic_store_n (&bin->length, (guint16) length, __ATOMIC_RELAXED);
+  __atomic_store_n (&bin->length, length, __ATOMIC_RELAXED);
 }
 
 /* Gets the cache that a thread has of a pool.  Returns NULL if the thread has none. */
@@ -543,7 +547,7 @@ _tarn_cache_push (TarnCacheBin *bin, TarnBlock *block)
 {
   block->below = bin->top;
   _tarn_block_set_state (block, TARN_BLOCK_HELD);
-  _tarn_cache_bin_set (bin, block, bin->length + 1U);
+  _tarn_cache_bin_set (bin, block, bin->length + 1);
 }
 
 /* Subtracts the bytes of a block that is being freed from the cache's count of active bytes.  The
@@ -560,6 +564,7 @@ _tarn_cache_count_free (TarnCache *cache, const TarnBlock *block)
 static inline __attribute__ ((always_inline)) void
 _tarn_cache_put (TarnCache *cache, TarnCacheBin *bin, TarnBlock *block)
 {
+  /* Counts first: a held block has no size, because below takes its place in the struct. */
   _tarn_cache_count_free (cache, block);
   _tarn_cache_push (bin, block);
 }

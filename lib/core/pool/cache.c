@@ -180,7 +180,7 @@ set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
     cache->has_room[i / 64] &= ~bit;
   cache->reserved_bytes += alloc_size * capacity - alloc_size * bin->capacity;
   cache->pool->caches.room_bytes += alloc_size * capacity - alloc_size * bin->capacity;
-  bin->capacity = (guint16) capacity;
+  bin->capacity = capacity;
 }
 
 /* Finds a slot for a new bin in the cache's hash table.  Of the slots that the bin may have,
