@@ -107,7 +107,7 @@ parts_suits (const TarnHeapRange *range, const TarnExtent *extent, gsize size)
 
   if (range->kind == TARN_RANGE_SMALL || extent->size == size)
     return TRUE;
-  return extent->piece->n_used > 0 ? _tarn_heap_may_share (heap, size)
+  return extent->piece->n_used > 0 ? _tarn_heap_may_share_piece (heap, extent->piece, size)
                                    : extent->size - size <= get_spare (heap, size);
 }
 

@@ -753,6 +753,7 @@ gsize _tarn_heap_get_share (const TarnHeap *heap, gsize share);
 gboolean _tarn_heap_is_much (const TarnHeap *heap, gsize size);
 gsize _tarn_heap_get_spare (const TarnHeap *heap, gsize size);
 gboolean _tarn_heap_may_share (const TarnHeap *heap, gsize size);
+gboolean _tarn_heap_may_share_piece (const TarnHeap *heap, const TarnPiece *piece, gsize size);
 gsize _tarn_heap_get_max_unchecked (const TarnHeap *heap);
 void _tarn_heap_age_peaks (TarnHeap *heap);
 void _tarn_heap_note_full (TarnHeap *heap, gsize size);

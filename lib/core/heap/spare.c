@@ -23,10 +23,10 @@
  *   1/64 of the limit.  Stranded bytes in other segments do not count for this bound.  The stranded
  *   bytes in other segments usually exceed 1/64 of the limit: if they counted, every request for
  *   much of the limit would need a segment of exactly its size.
- * - These requests may take an extent of a segment in use only if 4 times the peak plus the
- *   stranded bytes are less than the limit.  When the program frees that extent, the segment's
- *   other extents may still be in use, and then all bytes of the extent are stranded.  So the heap
- *   must be far from its limit.
+ * - These requests may take an extent of a segment in use only if the segment has at most 1/64 of
+ *   the limit, and if 4 times the peak plus the stranded bytes are less than the limit.  When the
+ *   program frees that extent, the segment's other extents may still be in use, and then all bytes
+ *   of the extent are stranded.  So the segment must be small, and the heap far from its limit.
  *
  * When upstream refuses memory, the heap learns a limit: the heap's bytes at that time plus the
  * bytes that upstream refused.  The learnt limit holds if no limit is set, or if the set limit is
@@ -38,11 +38,9 @@
  * free, but not returnable to upstream) at most the limit divided by STRANDED_SHARE. */
 #define STRANDED_SHARE 64
 
-/* Divisors of the heap's limit.  The heap is far from its limit if its bytes and its peak are below
- * the limit divided by FAR_SHARE.  It is very far from its limit if its bytes and its peak are
- * below the limit divided by VERY_FAR_SHARE. */
+/* A divisor of the heap's limit.  The heap is far from its limit if its bytes and its peak are
+ * below the limit divided by FAR_SHARE. */
 #define FAR_SHARE 6
-#define VERY_FAR_SHARE 16
 
 /* Returns the heap's limit in bytes: the limit that the program or the pool has set, or the limit
  * that the heap has learnt when upstream refused memory, whichever is less.  Returns G_MAXSIZE if
@@ -129,19 +127,28 @@ _tarn_heap_may_share (const TarnHeap *heap, gsize size)
          || get_left (heap, size, _tarn_heap_is_much (heap, size) ? 12 : 0) > 0;
 }
 
+/* Returns TRUE if a request of @size bytes may take a free extent of @piece, a segment that has
+ * other extents in use.  A request for much of the limit may do so only if the segment is small. */
+gboolean
+_tarn_heap_may_share_piece (const TarnHeap *heap, const TarnPiece *piece, gsize size)
+{
+  return _tarn_heap_may_share (heap, size)
+         && (!_tarn_heap_is_much (heap, size)
+             || piece->size <= _tarn_heap_get_share (heap, STRANDED_SHARE));
+}
+
 /* Computes the size of the largest request that may take any free extent without a check of the
  * bytes that it strands (leaves free in a segment that the heap then cannot return to upstream).
- * The result depends on the heap's bytes or its peak, whichever is more:
- * - below 1/16 of the limit (VERY_FAR_SHARE), or no limit: G_MAXSIZE, so no request needs the check
- * - below 1/6 of the limit (FAR_SHARE): the limit divided by TARN_MUCH_SHARE
- * - otherwise: 0, so every request needs the check */
+ * If there is no limit, this is G_MAXSIZE, so no request needs the check.  If the heap's bytes and
+ * its peak are below 1/6 of the limit (FAR_SHARE), it is the limit divided by TARN_MUCH_SHARE.
+ * Otherwise it is 0, so every request needs the check. */
 gsize
 _tarn_heap_get_max_unchecked (const TarnHeap *heap)
 {
   gsize most = _tarn_heap_get_most (heap);
   gsize had = MAX (MAX (heap->peak_lately, heap->peak_before), heap->stats.upstream_bytes);
 
-  if (most == G_MAXSIZE || had < most / VERY_FAR_SHARE)
+  if (most == G_MAXSIZE)
     return G_MAXSIZE;
   return had < most / FAR_SHARE ? most / TARN_MUCH_SHARE : 0;
 }
