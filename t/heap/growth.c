@@ -203,6 +203,41 @@ test_addresses_end (HeapFixture *fixture, gconstpointer unused)
   heap_put (fixture, heap_take (fixture, 4 * GIB), 4 * GIB);
 }
 
+/* Makes the device refuse addresses as long as some are reserved. */
+static void
+refuse_second (gpointer user_data)
+{
+  TarnTestingPages *pages = user_data;
+
+  tarn_testing_pages_set_max_addresses (
+      pages, tarn_testing_pages_get_reserved (pages) == 0 ? G_MAXSIZE : 0);
+}
+
+/* A heap that needs addresses releases those in which it has no memory. */
+static void
+test_addresses_of_others (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+
+  (void) unused;
+  if (!fixture->is_virtual)
+    return;
+  options.idle_seconds = 3;
+  heap_stop_clock (G_TIME_SPAN_DAY);
+  heap_renew (fixture, &options);
+  tarn_testing_pages_set_hook (fixture->pages, refuse_second, fixture->pages);
+  heap_put (fixture, heap_take (fixture, 100 * KIB), 100 * KIB);
+  heap_pass_time (10 * G_TIME_SPAN_SECOND);
+  g_assert_true (tarn_heap_set_idle_seconds (fixture->heap, 1)); /* looks for idle segments */
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, ==, 0);
+  heap_put (fixture, heap_take (fixture, 60 * MIB), 60 * MIB);
+  fixture->heap->klass->trim (fixture->heap, 0);
+  g_assert_cmpuint (tarn_testing_pages_get_reserved (fixture->pages), ==, 0);
+  heap_assert_valid (fixture);
+  tarn_clock_set (NULL);
+  tarn_testing_pages_set_hook (fixture->pages, NULL, NULL);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -216,5 +251,6 @@ main (int argc, char **argv)
   heap_add ("addresses", test_addresses);
   heap_add ("last-addresses", test_last_addresses);
   heap_add ("addresses-end", test_addresses_end);
+  heap_add ("addresses-of-others", test_addresses_of_others);
   return g_test_run ();
 }

@@ -49,9 +49,10 @@
 /* The sizes in bytes of the regions (contiguous addresses) that the ranges for large and for small
  * requests reserve.  With 64-bit addresses, a large region has 256 GiB.  That is more than a
  * device's memory, and the address space has room for hundreds of such regions, one for each
- * queue.  With 32-bit addresses, a large region has 512 MiB, an eighth of all addresses. */
-#define LARGE_REGION_BYTES ((gsize) ((guint64) 1 << (sizeof (gsize) > 4 ? 38 : 29)))
-#define SMALL_REGION_BYTES (LARGE_REGION_BYTES / 64)
+ * queue.  With 32-bit addresses, a large region has 128 MiB, so the regions of ten queues take a
+ * third of all addresses. */
+#define LARGE_REGION_BYTES ((gsize) ((guint64) 1 << (sizeof (gsize) > 4 ? 38 : 27)))
+#define SMALL_REGION_BYTES (LARGE_REGION_BYTES / (sizeof (gsize) > 4 ? 64 : 16))
 
 static inline const TarnAllocatorOps *
 ops_of (const TarnHeap *heap)
@@ -133,33 +134,10 @@ get_missing (const TarnHeapRange *range, gsize size)
   return _tarn_round_up (size - free_bytes, ops_of (range->heap)->virtual_granularity);
 }
 
-/* Makes sure that a range has free addresses at its end for a request.  If the range has too few,
- * releases the heap's lock, reserves a new region of addresses for the range, and takes the lock
- * again. */
-static gboolean
-ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
-{
-  TarnHeap *heap = range->heap;
-  TarnHeapRegion *region;
-
-  if (range->region != NULL && get_missing (range, size) <= get_free_addresses (range->region))
-    return TRUE;
-  _tarn_heap_unlock (heap);
-  region = reserve (range, _tarn_round_up (size, ops_of (heap)->virtual_granularity), error);
-  _tarn_heap_lock (heap);
-  if (region == NULL)
-    return FALSE;
-  if (range->region != NULL)
-    range->old_regions = g_list_prepend (range->old_regions, range->region);
-  range->region = region;
-  return TRUE;
-}
-
 /* Releases each old region (reserved addresses) of a range if the region has no segment any more.
- * Does nothing in a heap without virtual memory, whose ranges have no regions.  Releases the heap's
- * lock during each driver call. */
-void
-_tarn_range_tidy (TarnHeapRange *range)
+ * Releases the heap's lock during each driver call. */
+static void
+tidy (TarnHeapRange *range)
 {
   TarnHeap *heap = range->heap;
   GList *next;
@@ -177,6 +155,56 @@ _tarn_range_tidy (TarnHeapRange *range)
       release_region (heap, region);
       _tarn_heap_lock (heap);
     }
+}
+
+/* Makes the region of a range an old one, so that the range reserves another region when it next
+ * needs addresses. */
+static void
+retire_region (TarnHeapRange *range)
+{
+  range->old_regions = g_list_prepend (range->old_regions, range->region);
+  range->region = NULL;
+}
+
+/* Releases all regions (reserved addresses) of a heap that have no segment, so that other queues
+ * and other heaps can reserve the addresses.  Does nothing in a heap without virtual memory, which
+ * has no regions.  The caller has set TarnHeap.is_changing.  Releases the heap's lock during each
+ * driver call. */
+void
+_tarn_heap_release_regions (TarnHeap *heap)
+{
+  g_assert (heap->is_changing);
+  TARN_FOR_EACH_ARENA (arena, heap)
+    for (guint i = 0; i < TARN_N_RANGES; i++)
+      {
+        TarnHeapRange *range = &arena->ranges[i];
+
+        if (range->region != NULL && range->region->n_pieces == 0)
+          retire_region (range);
+        tidy (range);
+      }
+}
+
+/* Makes sure that a range has free addresses at its end for a request.  If the range has too few,
+ * releases the heap's lock, reserves a new region of addresses for the range, and takes the lock
+ * again. */
+static gboolean
+ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
+{
+  TarnHeap *heap = range->heap;
+  TarnHeapRegion *region;
+
+  if (range->region != NULL && get_missing (range, size) <= get_free_addresses (range->region))
+    return TRUE;
+  _tarn_heap_unlock (heap);
+  region = reserve (range, _tarn_round_up (size, ops_of (heap)->virtual_granularity), error);
+  _tarn_heap_lock (heap);
+  if (region == NULL)
+    return FALSE;
+  if (range->region != NULL)
+    retire_region (range);
+  range->region = region;
+  return TRUE;
 }
 
 /* Releases all regions (reserved addresses) of a range.  Segments of the same queue's other ranges
@@ -707,7 +735,7 @@ virtual_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError
   TarnPlace place;
 
   /* Release old regions here, because they may have no segments by now. */
-  _tarn_range_tidy (range);
+  tidy (range);
   if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap, size))
     _tarn_heap_poll_events (range->heap);
   if (get_free_at_end (range) >= size)

@@ -379,9 +379,10 @@ _tarn_heap_expire (TarnHeap *heap)
 }
 
 /* If upstream accepts only memory that no command uses, makes the host wait for the commands that
- * use idle segments.  Then returns idle segments to upstream until at most @keep_bytes are idle.
- * The result is the number of bytes returned.  It is 0 if another thread is adding or removing
- * segments and the calling thread must not wait. */
+ * use idle segments.  Then returns idle segments to upstream until at most @keep_bytes are idle,
+ * and releases reserved addresses in which no segment is left.  The result is the number of bytes
+ * returned.  It is 0 if another thread is adding or removing segments and the calling thread must
+ * not wait. */
 gsize
 _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes)
 {
@@ -398,9 +399,7 @@ _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes)
   _tarn_heap_end_aliases (heap);
   cut_idle (heap, keep_bytes, &pieces);
   bytes = release (heap, &pieces);
-  TARN_FOR_EACH_ARENA (arena, heap)
-    for (guint i = 0; i < TARN_N_RANGES; i++)
-      _tarn_range_tidy (&arena->ranges[i]);
+  _tarn_heap_release_regions (heap);
   _tarn_heap_end_change (heap);
   return bytes;
 }

@@ -851,11 +851,11 @@ gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 void _tarn_range_find_place (const TarnHeapRange *range, gsize size, gboolean is_first,
                              TarnPlace *place);
 
-/* Functions of grow-virtual.c that release reserved addresses of a range (a set of segments).  The
- * caller of _tarn_range_tidy () holds the heap's lock, and the function releases the lock during
+/* Functions of grow-virtual.c that release reserved addresses.  The caller of
+ * _tarn_heap_release_regions () holds the heap's lock, and the function releases the lock during
  * driver calls.  The caller of _tarn_range_clear () does not hold the lock, and has removed the
  * range's arena from TarnHeap.arenas. */
-void _tarn_range_tidy (TarnHeapRange *range);
+void _tarn_heap_release_regions (TarnHeap *heap);
 void _tarn_range_clear (TarnHeapRange *range);
 
 /* A function of heap-stats.c that adds numbers to an error.  The caller holds the heap's lock. */

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * The ledger of the fake CUDA driver: all allocations of memory, and their contents.  Device memory
- * has addresses that are no addresses of the host.  The fake driver keeps the bytes of device
+ * has addresses at which the host has no memory.  The fake driver keeps the bytes of device
  * memory on the host, and allocates them at the first access, so that a test may allocate more than
  * the host has.  Host memory and managed memory are ordinary memory of the host.  Allocations are
  * never adjacent, so a write past the end of a block is in no other block. */
@@ -11,10 +11,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define ALIGNMENT 512
 #define HOST_ALIGNMENT 4096
 #define MAX_NAMED 10
+
+/* TRUE in a 32-bit process */
+#define IS_NARROW (sizeof (gpointer) < sizeof (guint64))
 
 typedef struct
 {
@@ -183,13 +187,23 @@ fake_describe_memory (GString *text)
     g_string_append_printf (text, " and %d more", g_tree_nnodes (blocks) - MAX_NAMED);
 }
 
+/* Lets new device memory have the addresses of a block that is being freed. */
 static void
-remove_block (Block *block)
+free_address (const Block *block)
 {
   Place place = { block->memory.address, block->capacity };
 
-  if (block->memory.kind == TARN_TESTING_CUDA_DEVICE_MEMORY)
+  if (IS_NARROW)
+    munmap ((void *) (guintptr) place.address, place.capacity + ALIGNMENT);
+  else
     g_array_append_val (vacant, place);
+}
+
+static void
+remove_block (Block *block)
+{
+  if (block->memory.kind == TARN_TESTING_CUDA_DEVICE_MEMORY)
+    free_address (block);
   g_tree_remove (blocks, block);
 }
 
@@ -235,72 +249,39 @@ fake_count_available (CUdevice device)
   return used < limit ? limit - used : 0;
 }
 
-typedef struct
-{
-  guint64 address, end;
-  gboolean is_taken;
-} Range;
-
-static gboolean
-look_for_overlap (gpointer key, gpointer value, gpointer data)
-{
-  const Block *block = value;
-  Range *range = data;
-
-  (void) key;
-  range->is_taken = block->memory.address < range->end
-                    && range->address < (guint64) block->memory.address + block->capacity;
-  return range->is_taken;
-}
-
-/* Returns TRUE if a range overlaps no block.  Only a 32-bit process has to check: with 64-bit
- * addresses, host memory and device memory are never at the same address. */
-static gboolean
-is_free (CUdeviceptr address, gsize capacity)
-{
-  Range range = { address, (guint64) address + capacity, FALSE };
-
-  if (sizeof (gpointer) < sizeof (guint64))
-    g_tree_foreach (blocks, look_for_overlap, &range);
-  return !range.is_taken;
-}
-
-/* Allocates host memory at an address that no device memory has.  Returns NULL if no such memory is
- * left. */
 static void *
 allocate_bytes (gsize capacity)
 {
-  g_autoptr (GPtrArray) unusable = g_ptr_array_new_with_free_func (free);
   void *bytes = NULL;
 
-  while (posix_memalign (&bytes, HOST_ALIGNMENT, capacity) == 0)
-    {
-      if (is_free ((CUdeviceptr) (guintptr) bytes, capacity))
-        return bytes;
-      g_ptr_array_add (unusable, bytes);
-    }
-  return NULL;
+  return posix_memalign (&bytes, HOST_ALIGNMENT, capacity) == 0 ? bytes : NULL;
 }
 
 /* Finds an address for new device memory.  Among the freed blocks with the same capacity, takes the
  * address of the one that was freed last.  If there is none, takes an address that was never
- * used. */
+ * used.  Returns 0 if no addresses are left, which happens only in a 32-bit process.  Such a
+ * process has no addresses but those of the host, so the fake driver reserves some of them. */
 static CUdeviceptr
 find_address (gsize capacity)
 {
   CUdeviceptr address;
 
+  if (IS_NARROW)
+    {
+      void *start = mmap (NULL, capacity + ALIGNMENT, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+      return start == MAP_FAILED ? 0 : (CUdeviceptr) (guintptr) start;
+    }
   for (guint i = vacant->len; i > 0; i--)
     {
       Place place = g_array_index (vacant, Place, i - 1);
 
-      if (place.capacity != capacity || !is_free (place.address, capacity))
+      if (place.capacity != capacity)
         continue;
       g_array_remove_index (vacant, i - 1);
       return place.address;
     }
-  while (!is_free (next_address, capacity))
-    next_address += ALIGNMENT << 10;
   address = next_address;
   next_address += (CUdeviceptr) capacity + ALIGNMENT;
   return address;
@@ -311,25 +292,25 @@ allocate (TarnTestingCudaKind kind, gsize size, CUdevice device, guint64 context
 {
   Block *block;
   void *bytes = NULL;
+  CUdeviceptr address;
   gsize capacity = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 
   REQUIRE (size > 0, FAKE_CUDA_INVALID_VALUE);
   REQUIRE (kind == TARN_TESTING_CUDA_HOST_MEMORY || size <= fake_count_available (device),
            FAKE_CUDA_OUT_OF_MEMORY);
-  REQUIRE (capacity >= size, FAKE_CUDA_OUT_OF_MEMORY);
-  REQUIRE (kind == TARN_TESTING_CUDA_DEVICE_MEMORY || (bytes = allocate_bytes (capacity)) != NULL,
-           FAKE_CUDA_OUT_OF_MEMORY);
+  REQUIRE (capacity + ALIGNMENT > size, FAKE_CUDA_OUT_OF_MEMORY);
+  if (kind != TARN_TESTING_CUDA_DEVICE_MEMORY)
+    bytes = allocate_bytes (capacity);
+  address = kind == TARN_TESTING_CUDA_DEVICE_MEMORY ? find_address (capacity)
+                                                    : (CUdeviceptr) (guintptr) bytes;
+  REQUIRE (address != 0, FAKE_CUDA_OUT_OF_MEMORY);
 
   block = g_new0 (Block, 1);
   block->bytes = bytes;
   block->capacity = capacity;
-  block->memory
-      = (TarnTestingCudaMemory){ .kind = kind,
-                                 .address = bytes == NULL ? find_address (capacity)
-                                                          : (CUdeviceptr) (guintptr) bytes,
-                                 .size = size,
-                                 .device = device,
-                                 .context_id = context_id };
+  block->memory = (TarnTestingCudaMemory){
+    .kind = kind, .address = address, .size = size, .device = device, .context_id = context_id
+  };
   g_tree_insert (blocks, block, block);
   *made = block;
   return FAKE_CUDA_SUCCESS;
