@@ -34,7 +34,7 @@
 /* A request can get an idle segment that is larger than the request needs.  In two cases, the
  * segment may be larger by at most the needed bytes divided by HUGE_SLACK:
  * - A huge request takes another queue's segment.
- * - The heap has a limit, and the request is for much of the limit (spare.c). */
+ * - The heap has a limit, and the request needs more than the limit divided by TARN_MUCH_SHARE. */
 #define HUGE_SLACK 8
 
 /* Bounds for a heap with a limit:

@@ -338,9 +338,9 @@ move_unquiet (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece)
   _tarn_range_add_busy_piece (range, piece, place);
 }
 
-/* Moves an idle segment to a place.  Returns TRUE if the caller should search the range again.  The
- * result is TRUE even if the segment did not move because upstream refused to map it twice
- * (move_unquiet ()): the caller then tries other memory. */
+/* Moves an idle segment to a place (free addresses of a region).  Returns TRUE if the caller should
+ * search the range again.  If upstream refuses to map the segment twice, the segment does not move
+ * (move_unquiet ()).  The result is TRUE then as well, and the caller tries other memory. */
 static gboolean
 move (TarnHeapRange *range, TarnPlace *place, TarnPiece *piece, GError **error)
 {
@@ -452,7 +452,8 @@ choose_size (const TarnHeapRange *range, const TarnPlace *place, gsize size)
   return MIN (usual, get_free_addresses_at (place));
 }
 
-/* Allocates a fresh segment of @size bytes from upstream, and maps it at a place. */
+/* Allocates a fresh segment of @size bytes from upstream, and maps the segment at a place (free
+ * addresses of a region). */
 static gboolean
 add (TarnHeapRange *range, const TarnPlace *place, gsize size, GError **error)
 {
@@ -475,7 +476,7 @@ add (TarnHeapRange *range, const TarnPlace *place, gsize size, GError **error)
   return map_at (range, place, _tarn_piece_new (backing, size), error);
 }
 
-/* Adds up the bytes of the idle segments that can move to a place. */
+/* Adds up the bytes of the idle segments that can move to a place (free addresses of a region). */
 static gsize
 count_movable (const TarnHeapRange *range, const TarnPlace *place)
 {
@@ -543,16 +544,18 @@ use_idle (TarnHeapRange *range, TarnPlace *place, TarnPiece *idle, GError **erro
   return TRUE;
 }
 
-/* Returns TRUE if the heap should not ask upstream for a segment smaller than @size.  There are two
- * reasons.  Either no smaller size exists.  Or the smaller segment would not be enough for the
- * request, and the heap could not return the segment, because upstream forbids returns for now. */
+/* Returns TRUE if the heap should not ask upstream for a segment smaller than @size, in two cases:
+ * - No smaller size exists.
+ * - A smaller segment would not be enough for the request, and the heap could not return this
+ *   segment, because upstream forbids returns for now. */
 static gboolean
 is_least (const TarnHeap *heap, gsize size, gsize missing)
 {
   return size == ops_of (heap)->virtual_granularity || (size <= missing && _tarn_heap_stays (heap));
 }
 
-/* Adds memory at a place for a request of @wanted bytes.  Tries to add these, one after another:
+/* Adds memory at a place (free addresses of a region) for a request of @wanted bytes.  Tries these,
+ * one after another:
  * - a fresh segment of the usual size
  * - a fresh segment of the missing bytes, if that is less
  * - an idle segment
@@ -679,8 +682,8 @@ should_skip_gaps (const TarnHeapRange *range, gsize size)
   return count_movable (range, &end) >= end.missing;
 }
 
-/* Adds memory at a place for a request, or moves an idle segment there.  Returns TRUE if the caller
- * should search the range again. */
+/* Adds memory for a request at a place (free addresses of a region), or moves an idle segment
+ * there.  Returns TRUE if the caller should search the range again. */
 static gboolean
 grow_at (TarnHeapRange *range, TarnPlace *place, gsize size, TarnHeapAttempt *attempt,
          GError **error)
@@ -711,10 +714,11 @@ virtual_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError
   if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap, size))
     _tarn_heap_poll_events (range->heap);
   if (get_free_at_end (range) >= size)
-    /* While the lock was released above, another thread has freed enough bytes there. */
+    /* While the lock was released above, another thread has freed enough bytes at the range's
+     * end. */
     return TRUE;
-  /* Reserve addresses only now.  While the lock was released above, another thread may also have
-   * taken free bytes at the range's end.  The request then needs more addresses. */
+  /* Reserve addresses only now.  While the lock was released above, another thread may have taken
+   * free bytes at the range's end, and then the request needs more addresses. */
   if (!ensure_addresses (range, size, error))
     return FALSE;
   place = find_place (range, size, attempt);

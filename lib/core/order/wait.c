@@ -119,8 +119,8 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
     return;
   _tarn_block_clear_uses (pool, block);
   g_assert (queue == NULL || queue->n_refs > 0);
-  /* The heap may have assigned the memory to another queue than @queue.  The pool does not ask the
-   * heap, but assumes that this is so. */
+  /* The heap may have allocated the block's memory for another queue than @queue.  The pool does
+   * not ask the heap, but sets is_away as if this were known. */
   block->is_away = pool->heap != NULL && queue != NULL;
   if (queue != NULL)
     _tarn_block_add_use (block, queue);
@@ -128,8 +128,8 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 
 /* Functions whose callers do not hold the pool's lock */
 
-/* The thing for which a queue, or the host, has to wait before it can use a block that another
- * queue has used. */
+/* The thing that delays the use of a block by a queue or the host, after another queue has used the
+ * block. */
 typedef enum
 {
   NOTHING,
@@ -199,8 +199,8 @@ await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queu
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
   pool->stats.queue_waits++;
-  /* Cached blocks may have the same event, so let the pool search for blocks whose events have
-   * completed. */
+  /* The host may have seen the event of this use complete.  Cached blocks may share this event, so
+   * let the pool search for blocks whose events have completed. */
   pool->store.has_done = TRUE;
   _tarn_mutex_unlock (&pool->lock);
   return TRUE;
