@@ -47,16 +47,15 @@
 #define EXTRA_SHARE_OF_QUEUES 4
 
 /* TarnHeapChurn.turns is the number of queues that need memory by turns.  A pool raises this
- * number.  With each TIME_STEP that passes, the heap lowers it by turns / TURNS_FALL, rounded up.
- */
+ * number.  With each TIME_STEP that passes, turns falls by turns / TURNS_FALL, rounded up. */
 #define TURNS_FALL 8
 
 /* The room of a heap is the bytes that the heap may have above its peak.  Usually the room grows up
  * to a bound.  In a heap with more than two arenas, every BEYOND-th request that needs more room
- * may exceed this bound: for such a request, the room may have grown by EXTRA_PEAKS times the peak.
- * The reason is that such a heap usually has several queues, which may need memory by turns.  Then
- * each queue reaches its own peak at another time.  The sum of the queues' peaks can be EXTRA_PEAKS
- * times the heap's peak. */
+ * may exceed this bound, and let the room grow by up to EXTRA_PEAKS times the peak.  The reason is
+ * that such a heap usually has several queues, which may need memory by turns.  Then each queue
+ * reaches its own peak at another time.  The sum of the queues' peaks can be EXTRA_PEAKS times the
+ * heap's peak. */
 #define BEYOND 8
 #define EXTRA_PEAKS 2
 

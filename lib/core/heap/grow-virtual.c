@@ -512,10 +512,11 @@ probe (TarnHeap *heap, gsize size, GError **error)
   return is_there;
 }
 
-/* Finds the idle segment that serves a request if upstream has no more memory.  If each idle
- * segment is larger than the free addresses at the end of a region, finds one that the heap can
- * return to upstream.  With 32-bit addresses, a region is often that small.  A gap can be smaller
- * than all segments too, but then the request tries the end of the region (should_skip_gaps ()). */
+/* Finds the idle segment that serves a request if upstream has no more memory: usually a segment
+ * that can move to @place.  If @place is the end of a region, and no segment can move there, finds
+ * a segment that the heap can return to upstream.  This happens with 32-bit addresses, where the
+ * free addresses at the end of a region are often fewer than any segment needs.  If @place is a gap
+ * and too small, the request tries the end of the region instead (should_skip_gaps ()). */
 static TarnPiece *
 find_idle (const TarnHeapRange *range, const TarnPlace *place)
 {

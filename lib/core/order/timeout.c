@@ -157,8 +157,8 @@ allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, T
 {
   g_autoptr (GPtrArray) pools = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_pool_unref);
   guint n_listings = 0;
-  /* FALSE if the list of the pools for which the request waits lacks the pool that was to serve the
-   * last attempt.  The request then extends the list, unless it has done so MAX_LISTINGS times. */
+  /* FALSE if the request has to extend the list of the pools for which it waits: the list lacks the
+   * pool that was to serve the last attempt, and may be extended again (MAX_LISTINGS). */
   gboolean waits_for_all;
   TarnBlock *block;
   TarnRoomWait wait;

@@ -13,9 +13,10 @@
 /* Functions whose callers hold the pool's lock */
 
 /* Returns TRUE if @queue (NULL: the host) can use a block without waiting for @use, the use of the
- * block by some queue.  This is so if the use's event is known to have completed.  It is also so if
- * the use is by @queue itself, and @queue is in order, so that its later commands run after its
- * earlier ones. */
+ * block by some queue.  This is so in two cases:
+ * - The use's event is known to have completed.
+ * - The use is by @queue itself, and @queue is in order: its later commands run after its earlier
+ *   ones. */
 static gboolean
 is_done_for (const TarnUse *use, const TarnQueue *queue)
 {
