@@ -46,16 +46,16 @@
 #define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 4
 
-/* TarnHeapChurn.turns is the number of queues that need memory by turns.  A pool raises it, and it
- * falls as time passes: with each TIME_STEP by turns / TURNS_FALL, rounded up. */
+/* TarnHeapChurn.turns is the number of queues that need memory by turns.  A pool raises this
+ * number.  With each TIME_STEP that passes, turns falls by turns / TURNS_FALL, rounded up. */
 #define TURNS_FALL 8
 
-/* In a heap with more than two arenas, every BEYOND-th request that needs more room than the usual
- * bound may exceed the bound.  The room is the bytes that the heap may have above its peak.  All
- * growth of the room together may then be EXTRA_PEAKS times the peak.  A heap with more than two
- * arenas usually has several queues.  If these queues take turns, each reaches its own peak at
- * another time, but needs memory for this peak.  The sum of these peaks can be EXTRA_PEAKS times
- * the heap's peak. */
+/* The room of a heap is the bytes that the heap may have above its peak.  Usually the room grows up
+ * to a bound.  In a heap with more than two arenas, every BEYOND-th request that needs more room
+ * may exceed this bound, and let the room grow by up to EXTRA_PEAKS times the peak.  The reason is
+ * that such a heap usually has several queues, which may need memory by turns.  Then each queue
+ * reaches its own peak at another time.  The sum of the queues' peaks can be EXTRA_PEAKS times the
+ * heap's peak. */
 #define BEYOND 8
 #define EXTRA_PEAKS 2
 
@@ -98,7 +98,7 @@ note_time (TarnHeapChurn *churn)
 /* Updates the budgets or the heap's room, if the heap's peak of bytes in use has risen by PEAK_STEP
  * or more.  The room is the number of bytes that the heap may have above its peak.  If the room has
  * its usual size, adds to the budgets of moves and flushes.  If the room has grown, reduces this
- * growth by the rise of the peak, because the higher peak itself allows the heap these bytes. */
+ * growth by as many bytes as the peak has risen: the higher peak lets the heap have these bytes. */
 static void
 note_peak (TarnHeapChurn *churn, guint64 peak)
 {

@@ -368,7 +368,7 @@ split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean pu
   TarnExtent *first = split (range->arena, extent, size);
   TarnExtent *kept = puts_first ? extent : first;
 
-  kept->is_free = FALSE; /* so that add_free () does not merge the two parts again */
+  kept->is_free = FALSE; /* keeps add_free () from merging the two parts again */
   add_free (range, puts_first ? first : extent);
   kept->is_free = TRUE;
   return kept;

@@ -34,7 +34,7 @@
 /* A request can get an idle segment that is larger than the request needs.  In two cases, the
  * segment may be larger by at most the needed bytes divided by HUGE_SLACK:
  * - A huge request takes another queue's segment.
- * - The heap has a limit, and the request is for much of the limit (spare.c). */
+ * - The heap has a limit, and the request needs more than the limit divided by TARN_MUCH_SHARE. */
 #define HUGE_SLACK 8
 
 /* Bounds for a heap with a limit:
@@ -330,9 +330,9 @@ find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
 
 /* Returns TRUE if a request should get a segment by a move from another queue, or by the return of
  * idle segments to upstream.  Each of these makes all threads wait, and another queue may soon need
- * the segment again.  So if the heap has done this too often lately, returns FALSE: the heap then
- * allocates a little more memory instead.  Always returns TRUE if that memory would exceed the
- * heap's limit. */
+ * the segment again.  So if the heap has moved or returned segments too often lately, returns
+ * FALSE: the heap then allocates a little fresh memory instead.  Always returns TRUE if this fresh
+ * memory would exceed the heap's limit. */
 static gboolean
 pay_for_move (TarnHeap *heap, gsize needed)
 {
@@ -344,10 +344,10 @@ pay_for_move (TarnHeap *heap, gsize needed)
 }
 
 /* Returns idle segments to upstream until the heap has room for a new segment of @needed bytes.
- * Returns no segment if the heap has done this too often lately (pay_for_move ()).  In that case,
- * the program probably alternates between several sizes that each need a segment, so it is better
- * to get more memory.  Searches the heap again for each segment, because each return releases the
- * heap's lock. */
+ * Returns no segment if the heap has returned segments too often lately (pay_for_move ()).  In that
+ * case, the program probably alternates between several sizes that each need a segment, so it is
+ * better to get more memory.  Searches the heap again for each segment, because each return
+ * releases the heap's lock. */
 static void
 make_room (TarnHeapRange *range, gsize needed)
 {

@@ -366,9 +366,9 @@ move_unquiet (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece)
   _tarn_range_add_busy_piece (range, piece, place);
 }
 
-/* Moves an idle segment to a place.  Returns TRUE if the caller should search the range again.  The
- * result is TRUE even if the segment did not move because upstream refused to map it twice
- * (move_unquiet ()): the caller then tries other memory. */
+/* Moves an idle segment to a place (free addresses of a region).  Returns TRUE if the caller should
+ * search the range again.  If upstream refuses to map the segment twice, the segment does not move
+ * (move_unquiet ()).  The result is TRUE then as well, and the caller tries other memory. */
 static gboolean
 move (TarnHeapRange *range, TarnPlace *place, TarnPiece *piece, GError **error)
 {
@@ -480,7 +480,8 @@ choose_size (const TarnHeapRange *range, const TarnPlace *place, gsize size)
   return MIN (usual, get_free_addresses_at (place));
 }
 
-/* Allocates a fresh segment of @size bytes from upstream, and maps it at a place. */
+/* Allocates a fresh segment of @size bytes from upstream, and maps the segment at a place (free
+ * addresses of a region). */
 static gboolean
 add (TarnHeapRange *range, const TarnPlace *place, gsize size, GError **error)
 {
@@ -503,7 +504,7 @@ add (TarnHeapRange *range, const TarnPlace *place, gsize size, GError **error)
   return map_at (range, place, _tarn_piece_new (backing, size), error);
 }
 
-/* Adds up the bytes of the idle segments that can move to a place. */
+/* Adds up the bytes of the idle segments that can move to a place (free addresses of a region). */
 static gsize
 count_movable (const TarnHeapRange *range, const TarnPlace *place)
 {
@@ -539,10 +540,11 @@ probe (TarnHeap *heap, gsize size, GError **error)
   return is_there;
 }
 
-/* Finds the idle segment that serves a request if upstream has no more memory.  If each idle
- * segment is larger than the free addresses at the end of a region, finds one that the heap can
- * return to upstream.  With 32-bit addresses, a region is often that small.  A gap can be smaller
- * than all segments too, but then the request tries the end of the region (should_skip_gaps ()). */
+/* Finds the idle segment that serves a request if upstream has no more memory: usually a segment
+ * that can move to @place.  If @place is the end of a region, and no segment can move there, finds
+ * a segment that the heap can return to upstream.  This happens with 32-bit addresses, where the
+ * free addresses at the end of a region are often fewer than any segment needs.  If @place is a gap
+ * and too small, the request tries the end of the region instead (should_skip_gaps ()). */
 static TarnPiece *
 find_idle (const TarnHeapRange *range, const TarnPlace *place)
 {
@@ -571,16 +573,18 @@ use_idle (TarnHeapRange *range, TarnPlace *place, TarnPiece *idle, GError **erro
   return TRUE;
 }
 
-/* Returns TRUE if the heap should not ask upstream for a segment smaller than @size.  There are two
- * reasons.  Either no smaller size exists.  Or the smaller segment would not be enough for the
- * request, and the heap could not return the segment, because upstream forbids returns for now. */
+/* Returns TRUE if the heap should not ask upstream for a segment smaller than @size, in two cases:
+ * - No smaller size exists.
+ * - A smaller segment would not be enough for the request, and the heap could not return this
+ *   segment, because upstream forbids returns for now. */
 static gboolean
 is_least (const TarnHeap *heap, gsize size, gsize missing)
 {
   return size == ops_of (heap)->virtual_granularity || (size <= missing && _tarn_heap_stays (heap));
 }
 
-/* Adds memory at a place for a request of @wanted bytes.  Tries to add these, one after another:
+/* Adds memory at a place (free addresses of a region) for a request of @wanted bytes.  Tries these,
+ * one after another:
  * - a fresh segment of the usual size
  * - a fresh segment of the missing bytes, if that is less
  * - an idle segment
@@ -707,8 +711,8 @@ should_skip_gaps (const TarnHeapRange *range, gsize size)
   return count_movable (range, &end) >= end.missing;
 }
 
-/* Adds memory at a place for a request, or moves an idle segment there.  Returns TRUE if the caller
- * should search the range again. */
+/* Adds memory for a request at a place (free addresses of a region), or moves an idle segment
+ * there.  Returns TRUE if the caller should search the range again. */
 static gboolean
 grow_at (TarnHeapRange *range, TarnPlace *place, gsize size, TarnHeapAttempt *attempt,
          GError **error)
@@ -739,10 +743,11 @@ virtual_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError
   if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap, size))
     _tarn_heap_poll_events (range->heap);
   if (get_free_at_end (range) >= size)
-    /* While the lock was released above, another thread has freed enough bytes there. */
+    /* While the lock was released above, another thread has freed enough bytes at the range's
+     * end. */
     return TRUE;
-  /* Reserve addresses only now.  While the lock was released above, another thread may also have
-   * taken free bytes at the range's end.  The request then needs more addresses. */
+  /* Reserve addresses only now.  While the lock was released above, another thread may have taken
+   * free bytes at the range's end, and then the request needs more addresses. */
   if (!ensure_addresses (range, size, error))
     return FALSE;
   place = find_place (range, size, attempt);

@@ -6,7 +6,7 @@
 #include "base/check-private.h"
 #include "heap/heap-private.h"
 
-/* A walk over a heap that checks its invariants, and the sums that it has added up so far. */
+/* A check of a heap's invariants, and the sums that the check has added up so far. */
 typedef struct
 {
   TarnHeap *heap;

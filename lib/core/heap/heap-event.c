@@ -334,8 +334,8 @@ _tarn_heap_poll_events (TarnHeap *heap)
 }
 
 /* Counts the bytes of idle segments that only their own queue can use: commands may still use the
- * segments, and the heap has recorded no event, because it can do so only when the program names
- * the queue again.  Leaves out queues that the program may name again soon (MANY_LATER). */
+ * segments, and the heap has recorded no event, because it can record one only when the program
+ * names the queue again.  Leaves out queues that the program may name again soon (MANY_LATER). */
 gsize
 _tarn_heap_count_unrecorded (const TarnHeap *heap)
 {

@@ -164,7 +164,7 @@ typedef struct
 {
   TarnPiece *piece;
   TarnHeapRegion *region; /* the region (reserved addresses) that has the old address */
-  guint64 start;          /* the old address */
+  guint64 start;          /* the old address of the segment */
   /* The number of the first event that the heap begins to record on the segment's queue after the
    * move.  When that event is done, no command uses the old address. */
   guint64 moved_at;
@@ -202,13 +202,13 @@ struct _TarnHeapRegion
 typedef struct
 {
   TarnHeapRegion *region;
-  guint64 start, end; /* the free addresses */
-  /* The range's segments that are mapped right before start and right after end; NULL if there is
-   * none. */
+  guint64 start, end; /* the first free address, and the address after the last one */
+  /* The range's segments that are mapped right before and right after the free addresses; NULL if
+   * there is none. */
   TarnPiece *before, *after;
-  /* The extent that ends at start, and the extent that begins at end.  If such an extent is free,
-   * the request uses it too, and the extent's segments stay where they are.  NULL if there is no
-   * such extent, or if the request does not use the extent. */
+  /* The extents right before (below) and right after (above) the free addresses.  If such an extent
+   * is free, the request uses this extent too, and the extent's segments stay where they are.  NULL
+   * if there is no such extent, or if the request does not use the extent. */
   const TarnExtent *below, *above;
   gboolean is_gap;    /* TRUE if the place is not the end of the region */
   gboolean goes_down; /* TRUE if the heap maps the segment at the end of the free addresses, and not
@@ -676,7 +676,7 @@ static inline guint64
 _tarn_heap_get_room_of_arenas (const TarnHeap *heap, guint64 peak)
 {
   guint64 n
-      = _tarn_heap_count_for_room (heap); /* including the arena for requests without a queue */
+      = _tarn_heap_count_for_room (heap); /* also counts the arena for requests without a queue */
   guint64 n_extra = n > 2 ? n - 2 : 0;
   guint n_queues = _tarn_heap_count_queues (heap);
 
@@ -702,8 +702,8 @@ _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room
   return (gsize) MIN (peak + MIN (more, G_MAXUINT64 - peak), G_MAXSIZE);
 }
 
-/* The divisor that defines a request for much of the heap's limit (spare.c): such a request has
- * more bytes than the limit divided by TARN_MUCH_SHARE. */
+/* A divisor of the heap's limit.  A request for much of the limit (spare.c) is a request for more
+ * bytes than the limit divided by TARN_MUCH_SHARE. */
 #define TARN_MUCH_SHARE 512
 
 /* Functions of take.c, which find extents for requests.  The caller holds the heap's lock.
@@ -735,7 +735,7 @@ void _tarn_arena_drain (TarnArena *arena);
 
 /* Functions of arena.c, for the arenas of queues.  The caller holds the heap's lock. */
 TarnExtent *_tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any);
-/* _tarn_arena_note_wait (): the caller holds the heap's lock, or the arena's in a read section. */
+/* The caller of _tarn_arena_note_wait () may instead hold the arena's lock in a read section. */
 gboolean _tarn_arena_note_wait (TarnArena *arena);
 void _tarn_arena_relieve (TarnArena *arena);
 

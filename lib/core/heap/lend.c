@@ -49,8 +49,9 @@ lend_stays (gpointer user_data)
   return _tarn_heap_stays (user_data);
 }
 
-/* Adds @bytes to the lender's counters of lent bytes and of bytes from upstream.  To subtract n
- * bytes, the caller passes -n, which wraps around.  The caller holds the lender's lock. */
+/* Adds @bytes to the counters of a lender (a heap that lends memory to another heap): the lent
+ * bytes, and the bytes from upstream.  To subtract n bytes, the caller passes -n, which wraps
+ * around.  The caller holds the lender's lock. */
 static void
 count_lent (TarnHeap *heap, gsize bytes)
 {
@@ -60,8 +61,8 @@ count_lent (TarnHeap *heap, gsize bytes)
 }
 
 /* Allocates physical memory (a backing) of @size bytes from upstream.  Returns FALSE if the lender
- * would then exceed its limit, or if upstream fails.  The caller holds the lender's lock.  The
- * function releases the lock during the driver call. */
+ * (the heap that lends the memory) would then exceed its limit, or if upstream fails.  The caller
+ * holds the lender's lock.  The function releases the lock during the driver call. */
 static gboolean
 take (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
 {
@@ -84,10 +85,10 @@ take (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
 }
 
 /* Allocates physical memory (a backing) of @size bytes from upstream.  If memory has run out,
- * returns the lender's idle segments to upstream and tries once more.  Does not return idle
- * segments that commands may still use, because the host would have to wait for these commands.
- * The host must not wait: the heap that borrows the memory may serve a stream that is being
- * captured. */
+ * returns idle segments of the lender (the heap that lends the memory) to upstream and tries once
+ * more.  Does not return idle segments that commands may still use, because the host would have to
+ * wait for these commands.  The host must not wait: the heap that borrows the memory may serve a
+ * stream that is being captured. */
 static gboolean
 take_or_give_back (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
 {

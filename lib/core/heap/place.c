@@ -27,8 +27,9 @@
  * - The heap's limit allows the bytes that the request lacks at the range's end.
  * - The region has at least APART_SHARE * @size bytes of free addresses at its end.
  * - No gap right after a free extent makes the request need less memory.
- * - Fewer than @size / APART_FREE_SHARE bytes are free at the range's end, or the request would
- *   need even less memory in a gap right before a free extent. */
+ * - One of two things is true: fewer than @size / APART_FREE_SHARE bytes are free at the range's
+ *   end; or in a gap right before a free extent, the request would need less memory than at the
+ *   range's end. */
 #define LEAST_APART (8 * MIB)
 #define NEARLY_SHARE 256
 #define APART_FREE_SHARE 8
@@ -39,7 +40,7 @@ typedef struct
 {
   guint64 start, end;
   TarnHeapRegion *region;
-  TarnPiece *first, *last; /* the first and the last segment of the run; NULL for an alias */
+  TarnPiece *first, *last; /* the first and the last of the run's segments; NULL for an alias */
 } Span;
 
 static gint
@@ -109,8 +110,8 @@ choose (TarnPlace *best, TarnPlace place, gsize size, gsize beside, gsize missin
     *best = place;
 }
 
-/* Gets the number of bytes that the heap must map for a request of @size bytes.  The request also
- * uses @beside free bytes beside the mapped ones. */
+/* Gets the number of bytes that the heap must map for a request of @size bytes.  For the rest, the
+ * request uses @beside bytes that are mapped and free already. */
 static gsize
 get_missing (const TarnHeapRange *range, gsize size, gsize beside)
 {

@@ -34,8 +34,9 @@
 
 #include "heap/heap-private.h"
 
-/* A divisor of the heap's limit.  All requests for much of the limit together may strand (leave
- * free, but not returnable to upstream) at most the limit divided by STRANDED_SHARE. */
+/* A divisor of the heap's limit.  Requests with more bytes than the limit divided by
+ * TARN_MUCH_SHARE may strand bytes: leave them free, but not returnable to upstream.  All these
+ * requests together may strand at most the limit divided by STRANDED_SHARE. */
 #define STRANDED_SHARE 64
 
 /* A divisor of the heap's limit.  The heap is far from its limit if its bytes and its peak are
@@ -53,8 +54,8 @@ _tarn_heap_get_most (const TarnHeap *heap)
   return MIN (limit != 0 ? limit : G_MAXSIZE, heap->full_bytes);
 }
 
-/* Returns the heap's limit in bytes divided by @share.  If no limit is set or learnt, returns
- * G_MAXSIZE / 2: this is more than any request has, and a caller can round it up without
+/* Returns the heap's limit in bytes divided by @share.  If the heap has no limit, returns
+ * G_MAXSIZE / 2: no request has that many bytes, and a caller can round this number up without
  * overflow. */
 gsize
 _tarn_heap_get_share (const TarnHeap *heap, gsize share)
@@ -102,7 +103,7 @@ get_left (const TarnHeap *heap, gsize size, gsize quarters)
 }
 
 /* Computes how many bytes a request of @size bytes may strand, that is, leave free in a segment
- * that is in use.  Returns G_MAXSIZE if no limit is set or learnt. */
+ * that is in use.  Returns G_MAXSIZE if the heap has no limit. */
 gsize
 _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
 {
@@ -171,7 +172,8 @@ _tarn_heap_age_peaks (TarnHeap *heap)
   heap->peak_at = now;
   heap->peak_before = heap->peak_lately;
   heap->peak_lately = heap->stats.used_bytes;
-  /* Forgets the learnt limit; the heap learns one again if upstream refuses memory again. */
+  /* Forgets the limit that the heap learnt when upstream refused memory.  If upstream refuses
+   * memory again, the heap learns a limit again. */
   heap->full_bytes = G_MAXSIZE;
 }
 

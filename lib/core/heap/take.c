@@ -227,8 +227,8 @@ take_aligned_growing (TarnHeapQueue *queue, gsize size, gsize alignment)
  *
  * If @alignment is not 0, @size bytes of the extent begin at a multiple of @alignment.  Each extent
  * of @size + @alignment bytes has such bytes, so the first steps look for an extent of that size.
- * If memory has run out, the request also takes a smaller extent, and the heap grows by only @size
- * bytes, before the last step.
+ * If these steps fail because memory has run out, the heap grows by only @size bytes, and the
+ * request takes any extent that has such bytes.  The last step follows only if this fails, too.
  *
  * The caller must add the extent to the heap's table of extents in use.  Releases the heap's lock
  * during driver calls and waits. */

@@ -53,12 +53,12 @@ typedef struct
 struct _TarnComputation
 {
   /* The first argument and the key of the entry.  Must be the first field of the struct, because
-   * the table TarnMemo.computations uses a pointer to the struct as a pointer to the probe.  The
+   * the table TarnMemo.computations uses a pointer to the struct as a pointer to this field.  The
    * caller of tarn_memo_get () owns probe.key. */
   TarnMemoProbe probe;
   gint ref_count; /* atomic */
   TarnMemo *memo; /* not owned: each call that computes the value, or waits for it, has its own
-                     reference */
+                     reference to the memo */
   TarnComputer *thread; /* the thread that computes the value; valid until is_done is TRUE */
   /* The computation that the same thread had in progress when it began this computation, NULL if
    * there was none.  Only this thread reads the field. */
@@ -70,7 +70,7 @@ struct _TarnComputation
   gboolean owns_value; /* TRUE if value is released together with this struct */
   GError *error;
   gboolean is_done;
-  TarnCond done; /* signalled when is_done changes */
+  TarnCond done; /* the condition variable that is signalled when is_done changes */
 };
 
 /* A group: all entries of one first argument. */
@@ -90,8 +90,8 @@ struct _TarnMemoGroup
 typedef struct
 {
   /* The first argument and the key for which the memo has this entry.  Must be the first field of
-   * the struct, because the table TarnMemo.entries uses a pointer to the struct as a pointer to the
-   * probe.  The entry owns probe.key. */
+   * the struct, because the table TarnMemo.entries uses a pointer to the struct as a pointer to
+   * this field.  The entry owns probe.key. */
   TarnMemoProbe probe;
   /* The entry's value: a reference to it, or the value itself if the memo has no ref_value. */
   gpointer value;
@@ -106,7 +106,7 @@ typedef struct
 /* A memo's counters for one thread, in cache lines that no other thread writes. */
 typedef struct
 {
-  guint64 hits TARN_WHOLE; /* atomic; only the struct's own thread writes it */
+  guint64 hits TARN_WHOLE; /* atomic: the hits of one thread, which alone writes the field */
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnMemoLocal;
 
 /* A memo, which caches the results of a function.
@@ -128,7 +128,8 @@ typedef struct
 struct _TarnMemo
 {
   /* Fields that never change */
-  TarnMemoOps ops; /* the memo owns ops.first_arg_kind, and has a reference to ops.upstream */
+  TarnMemoOps ops; /* the program's callbacks and options; the memo owns ops.first_arg_kind, and has
+                      a reference to ops.upstream */
   TarnMemoFunc func;
   gpointer user_data;
   GDestroyNotify destroy;
@@ -149,7 +150,8 @@ struct _TarnMemo
    * took the lock; TarnMemoLocal counts the others. */
   TarnMemoStats stats;
 
-  gint ref_count; /* atomic; each call that computes a value, or waits for it, has a reference */
+  gint ref_count; /* Atomic: the number of references.  Each call that computes a value, or waits
+                     for it, has one. */
   GList all_link; /* the link in the list of all memos; that list's lock guards the link */
 };
 
@@ -162,7 +164,7 @@ typedef enum
   TARN_MEMO_NEWCOMER      /* this thread has no TarnMemoLocal in this memo yet */
 } TarnMemoLookup;
 
-/* Functions of memo.c */
+/* Functions of memo.c, for lookups and changes of a memo */
 void _tarn_memo_close (TarnMemo *memo);
 void _tarn_memo_open (TarnMemo *memo);
 gboolean _tarn_memo_probes_equal (gconstpointer a, gconstpointer b);
@@ -177,13 +179,13 @@ gboolean _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id);
  */
 void _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun);
 
-/* Functions of compute.c */
+/* Functions of compute.c, which computes values that a memo lacks */
 gboolean _tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value,
                                 GError **error);
 void _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value,
                               const GError *error);
 
-/* Functions of forget.c */
+/* Functions of forget.c, which forgets and frees entries of memos */
 void _tarn_memo_register (TarnMemo *memo);
 void _tarn_memo_unregister (TarnMemo *memo);
 void _tarn_memo_forget_all (TarnMemo *memo);
@@ -192,11 +194,11 @@ void _tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry);
 TarnMemoGroup *_tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe);
 void _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group);
 
-/* Functions of own.c */
+/* A function of own.c, for values that differ from thread to thread */
 gboolean _tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, gpointer shared,
                                     gpointer *value, GError **error);
 
-/* Functions of memo-check.c */
+/* A function of memo-check.c, which checks a memo's invariants */
 void _tarn_memo_assert_valid (TarnMemo *memo);
 
 /* Checks the memo's invariants in builds with --enable-debug=full; does nothing in other builds.

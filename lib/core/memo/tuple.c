@@ -50,7 +50,7 @@ mix_words (guint64 hash, const guint8 *data, gsize size)
 #define STRIPE_SIZE (N_LANES * sizeof (guint64))
 
 /* Returns a 64-bit hash of bytes.  The hash's upper half is better mixed than its lower half.
- * Distributes long data over the lanes. */
+ * Hashes long data in several lanes: hashes that the processor computes in parallel. */
 static guint64
 hash_data (gconstpointer data, gsize size)
 {

@@ -92,8 +92,8 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
       adopt (pool, cache, met, block);
       _tarn_cache_grant (cache);
     }
-  /* If the table has arenas for the handle, they may be the arenas of an earlier queue with this
-   * handle.  In this case, continue: add_met () removes them. */
+  /* The table may have arenas of an earlier queue with this handle.  Then do not return yet,
+   * because add_met () removes these arenas. */
   is_done = is_known || (met == NULL && has_none (pool, handle));
   _tarn_mutex_unlock (&pool->lock);
   if (is_done || !_tarn_heap_meet_arena (pool->heap, handle, &ref, NULL))

@@ -173,8 +173,9 @@ keep_own (TarnPool *pool, TarnBlock *block)
   n_replaced = cache->n_replaced;
   is_kept = block->is_own && block->state == TARN_BLOCK_ACTIVE
             && !_tarn_door_is_closed (&pool->door) && _tarn_cache_keep_own (cache, block);
-  /* If the block has replaced blocks of another size in the cache, the thread uses more sizes than
-   * the cache has places for.  Then the next frees bypass the cache, too. */
+  /* The next frees bypass the cache if the cache did not take the block.  They also bypass the
+   * cache if the block has replaced blocks of another size there: then the thread uses more sizes
+   * than the cache has places for. */
   cache->n_to_pass = is_kept && cache->n_replaced == n_replaced ? 0 : LOOKS_FOR_ROOM;
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
@@ -260,7 +261,7 @@ free_at_once (TarnPool *pool, TarnBlock *block)
   if (cache == NULL || !__atomic_load_n (&block->is_own, __ATOMIC_RELAXED) || _tarn_follows ()
       || (is_small && cache->n_to_pass == 0))
     return FALSE;
-  /* Decrements the count before the free, because the pool and its caches may be gone after the
+  /* Decrements n_to_pass before the free, because the pool and its caches may be gone after the
    * free. */
   cache->n_to_pass -= (guint) is_small;
   return pool->policy.has_addresses ? _tarn_pool_put_to_arena_at_once (pool, cache, block)

@@ -232,7 +232,7 @@ _tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 /* Functions that ask the driver about events.  Their callers do not hold the pool's lock. */
 
 /* Tries again to serve a request without a call to the driver.  If there is no suitable block,
- * replaces the request's list of events to ask the driver about by a new list. */
+ * makes a new list of the events about which the request asks the driver. */
 static TarnBlock *
 serve_again (TarnPool *pool, TarnRequest *request)
 {
@@ -331,8 +331,8 @@ take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
 
   query_events (pool, request);
   _tarn_mutex_lock (&pool->lock);
-  /* Some of the events may have completed, so let the pool search again for blocks whose events
-   * have completed. */
+  /* Events of cached blocks may have completed, so let the pool search again for blocks whose
+   * events have completed. */
   pool->store.has_done = TRUE;
   block = take_done (pool, request);
   if (block == NULL)

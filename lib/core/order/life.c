@@ -166,8 +166,8 @@ pool_finalize (TarnAllocator *allocator)
 
 static const TarnAllocatorClass pool_class = POOL_CLASS (_tarn_pool_free_block);
 
-/* The functions of pools that inspect each block when it is freed: to remove it from an index, or
- * to check whether the program still has references to its memory (watch.c). */
+/* The functions of pools that inspect each block that is freed (watch.c).  Such a pool removes the
+ * block from an index, or checks whether the program still has references to the block's memory. */
 static const TarnAllocatorClass watched_class = POOL_CLASS (_tarn_pool_free_watched);
 
 /* Logs a message if the pool's upstream is a deferred allocator.  Such an allocator may succeed

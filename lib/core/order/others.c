@@ -75,7 +75,7 @@ fill_shares (TarnPool *pool, guint32 number)
 
   _tarn_assert_locked (&pool->lock);
   if (_tarn_pool_records_frees (pool, number))
-    /* Frees of this size record events, and so put no block into a cache. */
+    /* Each free of a block of this size records events now, and puts no block into a cache. */
     return;
   if (cache != NULL)
     _tarn_cache_empty_bins_of_size (cache, number);
@@ -164,7 +164,7 @@ _tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
   _tarn_assert_locked (&pool->lock);
   if (g_hash_table_size (pool->queues.table) <= (request->queue != NULL)
       || !pool->policy.moves_blocks)
-    return; /* no other queues exist, or blocks never move between queues */
+    return; /* no other queue exists, or the pool moves no blocks between queues */
   fill_shares (pool, request->number);
   request->others_have = others_have (pool, request);
   want_shares (pool, request, TARN_MAX_OTHERS);
@@ -285,7 +285,8 @@ take_from_block (TarnPool *pool, TarnBlock *block, const TarnEvent *event)
         _tarn_use_clear_event (pool, &block->uses[i]);
         had_it = TRUE;
       }
-  /* Without the event, a block of a single queue may belong to this queue's share again. */
+  /* The block may belong to a queue's share now: a share has blocks that only this queue uses, and
+   * that have no event. */
   if (had_it)
     _tarn_block_update_share (block);
 }

@@ -142,8 +142,8 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
       pool->queues.n_unused++;
       return;
     }
-  /* Frees the bins while this thread holds the lock: _tarn_pool_unlock_and_sweep () frees the
-   * queue's struct after it has released the lock. */
+  /* Frees the bins here, where this thread holds the lock, and not together with the queue's
+   * struct: _tarn_pool_unlock_and_sweep () frees the struct without the lock. */
   _tarn_bins_free (g_steal_pointer (&queue->bins));
   make_unknown (pool, queue);
   leave_to_sweep (pool, queue);
@@ -317,9 +317,9 @@ is_used_still (const TarnBlock *block, const TarnQueue *queue, const TarnEvent *
  * event in all blocks that the queue uses, and moves the blocks of the queue's share (free lists)
  * to the recorded bins, the free lists of blocks with events.
  *
- * The caller has one reference to the queue, and each use of a block by the queue has one.  So the
- * number of references tells how many blocks outside the share the queue uses, usually 0.  The
- * search for these blocks ends when it has found that many. */
+ * The queue may also use blocks that are not in its share, but usually uses none.  The queue's
+ * number of references tells how many there are: the caller has one reference, and each use of a
+ * block by the queue has one.  The search for these blocks ends when it has found that many. */
 static void
 forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {

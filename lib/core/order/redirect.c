@@ -47,10 +47,10 @@ _tarn_server_follow (TarnServer *server)
 }
 
 /* Stores in the thread's record that @pool redirects the request to @other.  (@other may then
- * redirect the request to a third pool.)  @other is NULL if @pool itself serves the request.  The
- * record is then complete, so the thread has no record any more: further requests that this request
- * causes must not change it.  Does nothing if the thread has no record, or if the record is not
- * about a request to @pool. */
+ * redirect the request to a third pool.)  @other is NULL if @pool itself serves the request.  Then
+ * the record is complete, and the thread has no record any more, so that further requests that this
+ * request causes do not change the record.  Does nothing if the thread has no record, or if the
+ * record is not about a request to @pool. */
 static void
 note_server (const TarnPool *pool, TarnPool *other)
 {

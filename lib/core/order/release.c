@@ -280,8 +280,8 @@ get_undone (const TarnBlock *block)
 
 /* Searches recorded blocks (cached blocks with events) for an event that is not known to have
  * completed.  Begins at @block, and continues with blocks that were cached later.  Returns the
- * event with a reference, or NULL if there is none.  Stores the block that has the event in
- * asked_next; the next search begins at this block. */
+ * event with a reference, or NULL if there is none.  Sets asked_next to the block that has the
+ * event; the next search begins at this block. */
 static TarnEvent *
 find_undone (TarnPool *pool, TarnBlock *block)
 {

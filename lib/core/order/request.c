@@ -522,8 +522,8 @@ allocate_by_chance (TarnPool *pool, gsize size, gsize alignment, gpointer handle
 
   if (block == NULL || is_aligned (_tarn_pool_of (block->source), block, alignment))
     return block;
-  if (block->source == &pool->base) /* otherwise another pool has served the request: the program
-                                       has just set a redirect function */
+  if (block->source == &pool->base) /* if not, the program has just set a redirect function, and
+                                       another pool has served the request */
     uncount_request (pool, block, cache != NULL && cache->hits != n_hits);
   tarn_block_free (block);
   return NULL;

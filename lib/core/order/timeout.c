@@ -68,7 +68,7 @@ is_listed (GPtrArray *pools, const TarnServer *server)
 
 /* Tries to serve a request.  Sets *server to the pool that served it, or that counted its failure.
  * The caller has set *server to zeros before the first attempt, and clears server->other after the
- * last. */
+ * last attempt. */
 static TarnBlock *
 attempt (TarnPool *pool, gsize size, gpointer queue, TarnServer *server, GError **error)
 {
@@ -98,7 +98,8 @@ uncount_failure (TarnPool *pool)
  * when a redirect function has chosen a pool that is not in the list. */
 #define MAX_LISTINGS 16
 
-/* Returns TRUE if a request has failed for lack of memory that other threads can free. */
+/* Returns TRUE if a request has failed because memory is short, and may succeed after other threads
+ * have freed memory. */
 static gboolean
 may_try_again (TarnPool *server, gsize size, const TarnBlock *block, const GError *error)
 {
@@ -156,8 +157,8 @@ allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, T
 {
   g_autoptr (GPtrArray) pools = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_pool_unref);
   guint n_listings = 0;
-  /* TRUE if the pool that was to serve the last attempt is among the pools for which the request
-   * waits, or if the request must not wait for further pools (MAX_LISTINGS). */
+  /* FALSE if the request has to extend the list of the pools for which it waits: the list lacks the
+   * pool that was to serve the last attempt, and may be extended again (MAX_LISTINGS). */
   gboolean waits_for_all;
   TarnBlock *block;
   TarnRoomWait wait;

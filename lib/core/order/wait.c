@@ -13,9 +13,10 @@
 /* Functions whose callers hold the pool's lock */
 
 /* Returns TRUE if @queue (NULL: the host) can use a block without waiting for @use, the use of the
- * block by some queue.  This is so if the use's event is known to have completed.  It is also so if
- * the use is by @queue itself, and @queue is in order, so that its later commands run after its
- * earlier ones. */
+ * block by some queue.  This is so in two cases:
+ * - The use's event is known to have completed.
+ * - The use is by @queue itself, and @queue is in order: its later commands run after its earlier
+ *   ones. */
 static gboolean
 is_done_for (const TarnUse *use, const TarnQueue *queue)
 {
@@ -119,8 +120,8 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
     return;
   _tarn_block_clear_uses (pool, block);
   g_assert (queue == NULL || queue->n_refs > 0);
-  /* The heap may have assigned the memory to another queue than @queue.  The pool does not ask the
-   * heap, but assumes that this is so. */
+  /* The heap may have allocated the block's memory for another queue than @queue.  The pool does
+   * not ask the heap, but sets is_away as if this were known. */
   block->is_away = pool->heap != NULL && queue != NULL;
   if (queue != NULL)
     _tarn_block_add_use (block, queue);
@@ -128,8 +129,8 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 
 /* Functions whose callers do not hold the pool's lock */
 
-/* The thing for which a queue, or the host, has to wait before it can use a block that another
- * queue has used. */
+/* The thing that delays the use of a block by a queue or the host, after another queue has used the
+ * block. */
 typedef enum
 {
   NOTHING,
@@ -199,8 +200,8 @@ await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queu
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
   pool->stats.queue_waits++;
-  /* Cached blocks may have the same event, so let the pool search for blocks whose events have
-   * completed. */
+  /* The host may have seen the event of this use complete.  Cached blocks may share this event, so
+   * let the pool search for blocks whose events have completed. */
   pool->store.has_done = TRUE;
   _tarn_mutex_unlock (&pool->lock);
   return TRUE;

@@ -53,8 +53,8 @@ typedef struct
   /* TRUE if an attempt to get memory failed, or the pool first returned cached blocks */
   gboolean was_short;
   guint64 n_driver_calls; /* the number of calls to the driver for memory, in all attempts */
-  /* The number of driver calls in the last attempt.  The pool adds it to its counter when the
-   * attempt has ended. */
+  /* The number of driver calls in the last attempt.  The pool adds this number to the pool's
+   * counter of driver calls when the attempt has ended. */
   guint64 n_uncounted;
 } Request;
 

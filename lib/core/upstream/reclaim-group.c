@@ -168,7 +168,7 @@ tarn_pool_get_reclaim_group (TarnPool *pool)
 void
 _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
 {
-  /* No lock is needed to read the field, because no other thread changes it any more. */
+  /* Reads reclaim.group without a lock, because no other thread changes this field any more. */
   TarnReclaimGroup *group = pool->reclaim.group;
 
   _tarn_assert_not_locked (&pool->lock);

@@ -49,8 +49,8 @@ gsize _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is
 gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
 void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
 
-/* Asks the backend for the device's total and free bytes (budget.c).  Sets a number to G_MAXUINT64
- * if the backend does not know it. */
+/* Asks the backend for the device's total and free bytes (budget.c).  If the backend does not
+ * know one of these numbers, sets this number to G_MAXUINT64. */
 gboolean _tarn_pool_get_device_memory (TarnAllocator *upstream, guint64 *device_bytes,
                                        guint64 *free_bytes, GError **error);
 
