@@ -49,10 +49,9 @@
 /* The sizes in bytes of the regions (contiguous addresses) that the ranges for large and for small
  * requests reserve.  With 64-bit addresses, a large region has 256 GiB.  That is more than a
  * device's memory, and the address space has room for hundreds of such regions, one for each
- * queue.  With 32-bit addresses, a large region has 128 MiB, so the regions of ten queues take a
- * third of all addresses. */
-#define LARGE_REGION_BYTES ((gsize) ((guint64) 1 << (sizeof (gsize) > 4 ? 38 : 27)))
-#define SMALL_REGION_BYTES (LARGE_REGION_BYTES / (sizeof (gsize) > 4 ? 64 : 16))
+ * queue.  With 32-bit addresses, a large region has 512 MiB, an eighth of all addresses. */
+#define LARGE_REGION_BYTES ((gsize) ((guint64) 1 << (sizeof (gsize) > 4 ? 38 : 29)))
+#define SMALL_REGION_BYTES (LARGE_REGION_BYTES / 64)
 
 static inline const TarnAllocatorOps *
 ops_of (const TarnHeap *heap)
