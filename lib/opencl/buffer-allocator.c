@@ -215,9 +215,25 @@ buffer_allocator_free (gpointer user_data)
   g_free (self);
 }
 
+/* Fails if a device is older than OpenCL 1.1, and so has no sub-buffers. */
+static gboolean
+check_version (cl_device_id device, GError **error)
+{
+  guint major, minor;
+
+  if (!_tarn_opencl_get_device_version (device, &major, &minor, error))
+    return FALSE;
+  if (major > 1 || minor >= 1)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+               "OpenCL %u.%u: buffers of this device need OpenCL 1.1", major, minor);
+  return FALSE;
+}
+
 /* Finds the alignment of sub-buffers in bytes (OpenCL states it in bits): the greatest alignment
  * that any device of the context needs.  clCreateSubBuffer () accepts a smaller alignment if it
- * suffices for one of the devices, but commands on another device's queue would then fail. */
+ * suffices for one of the devices, but commands on another device's queue would then fail.  Fails
+ * if a device has no sub-buffers. */
 static gboolean
 find_part_alignment (cl_context context, gsize *alignment, GError **error)
 {
@@ -228,8 +244,11 @@ find_part_alignment (cl_context context, gsize *alignment, GError **error)
     return FALSE;
   for (guint i = 0; i < devices->len; i++)
     {
-      if (!_tarn_opencl_get_device_value (g_array_index (devices, cl_device_id, i),
-                                          CL_DEVICE_MEM_BASE_ADDR_ALIGN, &bits, sizeof bits, error))
+      cl_device_id device = g_array_index (devices, cl_device_id, i);
+
+      if (!check_version (device, error)
+          || !_tarn_opencl_get_device_value (device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, &bits,
+                                             sizeof bits, error))
         return FALSE;
       max = MAX (max, bits);
     }

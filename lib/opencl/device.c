@@ -78,23 +78,43 @@ _tarn_opencl_get_device_platform_string (cl_device_id device, cl_platform_info i
   return _tarn_opencl_get_platform_string (platform, info, error);
 }
 
-/* Finds the version of OpenCL that a device supports.  Reads it from CL_DEVICE_VERSION, a text that
- * begins like "OpenCL 3.0".  The vendor may append any text. */
+/* Reads a version from a text that begins like "OpenCL 3.0".  The vendor may append any text.
+ * @call is the function that the text is from. */
+static gboolean
+parse_version (const gchar *text, const gchar *call, guint *major, guint *minor, GError **error)
+{
+  g_autofree gchar *quoted = NULL;
+
+  if (sscanf (text, "OpenCL %u.%u", major, minor) == 2)
+    return TRUE;
+  quoted = _tarn_shorten (text);
+  g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED, "%s: '%s' is not an OpenCL version", call,
+               quoted);
+  return FALSE;
+}
+
+/* Finds the version of OpenCL whose functions may be called for a device: the version of the device
+ * or of its platform, whichever is older.  A platform that passes on the devices of others (SOCL)
+ * can have newer devices than itself, and then lacks the newer functions. */
 gboolean
 _tarn_opencl_get_device_version (cl_device_id device, guint *major, guint *minor, GError **error)
 {
-  g_autofree gchar *version = _tarn_opencl_get_device_string (device, CL_DEVICE_VERSION, error);
+  g_autofree gchar *own = _tarn_opencl_get_device_string (device, CL_DEVICE_VERSION, error);
+  g_autofree gchar *of_platform = NULL;
+  guint platform_major, platform_minor;
 
-  g_autofree gchar *quoted = NULL;
-
-  if (version == NULL)
+  if (own == NULL || !parse_version (own, "clGetDeviceInfo", major, minor, error))
     return FALSE;
-  if (sscanf (version, "OpenCL %u.%u", major, minor) == 2)
-    return TRUE;
-  quoted = _tarn_shorten (version);
-  g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED,
-               "clGetDeviceInfo: '%s' is not an OpenCL version", quoted);
-  return FALSE;
+  of_platform = _tarn_opencl_get_device_platform_string (device, CL_PLATFORM_VERSION, error);
+  if (of_platform == NULL
+      || !parse_version (of_platform, "clGetPlatformInfo", &platform_major, &platform_minor, error))
+    return FALSE;
+  if (platform_major < *major || (platform_major == *major && platform_minor < *minor))
+    {
+      *major = platform_major;
+      *minor = platform_minor;
+    }
+  return TRUE;
 }
 
 /* Finds out whether a device is older than OpenCL 1.2. */

@@ -177,7 +177,7 @@ test_constructors (const TarnOpenclDevice *device, OpenclState *state)
       g_assert_cmpuint (layer->get_references (state->context), ==, 1);
       g_assert_cmpuint (layer->get_references (state->queue), ==, 1);
     }
-  g_assert_cmpuint (failures, ==, 13);
+  g_assert_cmpuint (failures, ==, 21);
   g_assert_cmpuint (layer->get_references (state->context), ==, 1);
   g_assert_cmpuint (layer->get_references (state->queue), ==, 1);
 }
@@ -294,6 +294,51 @@ test_bad_version (const TarnOpenclDevice *device, OpenclState *state)
   layer->reset ();
 }
 
+/* A platform that is older than its device lacks the device's functions. */
+static void
+test_old_platform (const TarnOpenclDevice *device, OpenclState *state)
+{
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (GError) error = NULL;
+  gboolean svm;
+
+  layer->reset ();
+  layer->set_platform_info (CL_PLATFORM_VERSION, "OpenCL 1.1 of old", 18);
+  allocator = opencl_allocator (state);
+  tarn_block_free (tarn_allocator_allocate (allocator, 100, NULL));
+  g_assert_cmpuint (layer->get_calls ("clEnqueueWriteBuffer"), ==, 1);
+  g_assert_true (tarn_opencl_has_coarse_grain_buffer_svm (device->device, &svm, &error));
+  g_assert_no_error (error);
+  g_assert_false (svm);
+
+  layer->set_platform_info (CL_PLATFORM_VERSION, "none", 5);
+  g_clear_pointer (&allocator, tarn_allocator_unref);
+  g_assert_null (tarn_opencl_immediate_allocator_new (state->queue, 0, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+  g_assert_nonnull (strstr (error->message, "clGetPlatformInfo: 'none'"));
+  layer->reset ();
+}
+
+/* OpenCL 1.0 has no sub-buffers. */
+static void
+test_too_old (const TarnOpenclDevice *device, OpenclState *state)
+{
+  g_autoptr (GError) error = NULL;
+
+  (void) device;
+  layer->reset ();
+  layer->set_platform_info (CL_PLATFORM_VERSION, "OpenCL 1.0 of old", 18);
+  g_assert_null (tarn_opencl_immediate_allocator_new (state->queue, 0, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
+  g_assert_nonnull (strstr (error->message, "OpenCL 1.0"));
+  g_clear_error (&error);
+  g_assert_null (tarn_opencl_deferred_allocator_new (state->context, 0, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
+  g_assert_cmpuint (layer->get_references (state->context), ==, 1);
+  g_assert_cmpuint (layer->get_references (state->queue), ==, 1);
+  layer->reset ();
+}
+
 /* But for the question who has references on a buffer. */
 static guint
 count_calls (void)
@@ -396,10 +441,16 @@ int
 main (int argc, char **argv)
 {
   static const OpenclCase cases[] = {
-    { "faults/constructors", test_constructors },       { "faults/statuses", test_statuses },
-    { "faults/old-device", test_old_device },           { "faults/nvidia", test_nvidia },
-    { "faults/bad-version", test_bad_version },         { "faults/hits", test_hits },
-    { "faults/failing-release", test_failing_release }, { "faults/budget", test_budget },
+    { "faults/constructors", test_constructors },
+    { "faults/statuses", test_statuses },
+    { "faults/old-device", test_old_device },
+    { "faults/nvidia", test_nvidia },
+    { "faults/bad-version", test_bad_version },
+    { "faults/old-platform", test_old_platform },
+    { "faults/too-old", test_too_old },
+    { "faults/hits", test_hits },
+    { "faults/failing-release", test_failing_release },
+    { "faults/budget", test_budget },
   };
 
   g_test_init (&argc, &argv, NULL);

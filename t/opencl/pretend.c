@@ -605,6 +605,7 @@ test_svm (const TarnOpenclDevice *device, OpenclState *state)
     for (cl_bitfield capabilities = 0; capabilities < 32; capabilities++)
       {
         pretend_text (CL_DEVICE_VERSION, new_versions[i]);
+        pretend_platform (CL_PLATFORM_VERSION, new_versions[i]);
         layer->set_device_info (SVM_CAPABILITIES, &capabilities, sizeof capabilities);
         opencl_assert_svm (device->device, capabilities);
       }

@@ -194,6 +194,7 @@ test_capabilities (OpenclState *state, const OpenclMemory *memory, gconstpointer
   (void) data;
   layer->reset ();
   layer->set_device_info (CL_DEVICE_VERSION, "OpenCL 2.0 of young", 20);
+  layer->set_platform_info (CL_PLATFORM_VERSION, "OpenCL 2.0 of young", 20);
   set_capabilities (0);
   assert_refused (state, 0, "has no shared virtual memory");
   set_capabilities (COARSE_GRAIN);
