@@ -201,6 +201,11 @@ if command -v jq >/dev/null; then
   }
   check "on memory that is none, any size" status_is 0 quick_null --measure overhead,replay \
     --trace "$scratch/trace.csv"
+  if [ "$SANITIZER" = no ]; then
+    check "the memory of blocks that a limit refuses" status_is 1 env TARN_LIMIT=10M "$program" \
+      --kinds null --measure memory
+    check "... says so" grep -q '^memory .*bytes asked for' "$scratch/out"
+  fi
   # Above a heap of virtual memory the request would take billions of segments.
   check "... and on virtual memory, as much as a device may have" refuses_too_large
 else

@@ -30,6 +30,23 @@ get_host_bytes (gdouble *bytes, GError **error)
   return FALSE;
 }
 
+/* Frees the blocks of an array, which ends at the first NULL. */
+static void
+free_blocks (TarnBlock **blocks)
+{
+  for (guint i = 0; i < N_BLOCKS && blocks[i] != NULL; i++)
+    tarn_block_free (blocks[i]);
+}
+
+static gboolean
+allocate_blocks (TarnPool *pool, TarnBlock **blocks, GError **error)
+{
+  for (guint i = 0; i < N_BLOCKS; i++)
+    if ((blocks[i] = tarn_pool_allocate (pool, ONE_SIZE, error)) == NULL)
+      return FALSE;
+  return TRUE;
+}
+
 /* Measures the host memory, in bytes, that the pool needs for a block in use, and for a cached
  * block. */
 static gboolean
@@ -42,11 +59,8 @@ weigh (const Source *source, gdouble *active, gdouble *held, GError **error)
 
   if (!is_known || (pool = tarn_pool_new (source->allocator, NULL, error)) == NULL)
     return FALSE;
-  for (guint i = 0; i < N_BLOCKS; i++)
-    blocks[i] = tarn_pool_allocate (pool, ONE_SIZE, NULL);
-  is_known = get_host_bytes (&during, error);
-  for (guint i = 0; i < N_BLOCKS; i++)
-    tarn_block_free (blocks[i]);
+  is_known = allocate_blocks (pool, blocks, error) && get_host_bytes (&during, error);
+  free_blocks (blocks);
   if (!is_known || !get_host_bytes (&after, error))
     return FALSE;
   *active = (during - before) / N_BLOCKS;
