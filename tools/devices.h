@@ -21,7 +21,7 @@ typedef struct
   gchar *uuid, *pci;    /* nullable */
   gconstpointer opencl; /* the TarnOpenclDevice; NULL for other kinds */
   gconstpointer cuda;   /* the TarnCudaDevice; NULL for other kinds */
-  GPtrArray *owner;     /* a reference to the array that owns opencl or cuda */
+  GPtrArray *owner;     /* a reference to the array of the TarnOpenclDevice or TarnCudaDevice */
 } Device;
 
 /* Lists the devices that @selection selects, each once.  If @selection is NULL, an environment

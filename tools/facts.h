@@ -28,10 +28,9 @@ typedef struct
   gchar *text;
   guint64 number; /* TRUE or FALSE for FACT_BOOLEAN */
   gdouble real;
-  gchar *guess; /* why the value is only a guess; nullable */
-  gchar *error; /* why the value is unknown; nullable */
-  gboolean
-      is_unsupported; /* the error says that the device cannot tell, not that the driver failed */
+  gchar *guess;            /* why the value is only a guess; nullable */
+  gchar *error;            /* why the value is unknown; nullable */
+  gboolean is_unsupported; /* the device does not support the query; the driver did not fail */
 } Fact;
 
 /* Collects the facts, section by section.  If @measure, also measures some facts, which takes

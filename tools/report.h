@@ -10,7 +10,7 @@
 
 /* The settings of a report, and its counts.
  *
- * Invariant: the numbers only grow. */
+ * Invariant: the counts never decrease. */
 typedef struct
 {
   /* Prints all points without indentation, for readers of TAP that do not know subtests. */

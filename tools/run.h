@@ -17,7 +17,7 @@ typedef struct _Run Run;
  * Invariant: process is NULL before run_start (), and after the program has ended. */
 struct _Run
 {
-  const gchar *program; /* as on the command line */
+  const gchar *program; /* the program's name, as on the command line */
   const gchar *path;    /* the file that is executed */
   const Device *device; /* NULL: there is no device, and the run is skipped */
   gchar *name;          /* program and device, such as "t/opencl/opencl.t on 0:0" */

@@ -23,7 +23,7 @@ typedef struct
   gboolean is_ok;     /* the point begins with "ok", not "not ok"; its directive does not matter */
   gchar *description; /* without its number; may be empty */
   gchar *directive;   /* "SKIP reason" or "TODO reason"; nullable */
-  gdouble seconds;    /* since the previous point, or the start */
+  gdouble seconds;    /* seconds since the previous point, or since the start */
 } TapPoint;
 
 /* A line: a point, or the text of a line that is no point.

@@ -60,8 +60,8 @@ check_numbers (const EverySettings *each, GError **error)
     return refuse (error, "--jobs %d: must be at least 1", each->jobs);
   if (each->max != NOT_GIVEN && each->max < 1)
     return refuse (error, "--max %d: must be at least 1", each->max);
-  /* The limit is 11 days, which fits into milliseconds.  This form of the comparison also refuses
-   * NaN. */
+  /* The limit is 11 days, because a guint must hold the milliseconds.  This form of the comparison
+   * also refuses NaN. */
   if (each->timeout != NOT_GIVEN && !(each->timeout >= 0 && each->timeout <= 1e6))
     return refuse (error, "--timeout %g: must be from 0 to 1000000", each->timeout);
   return TRUE;

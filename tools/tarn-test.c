@@ -70,8 +70,8 @@ check_options (const Options *options, GError **error)
 {
   if (options->jobs < 1)
     return refuse (error, "--jobs %d: must be at least 1", options->jobs);
-  /* The limit is 11 days, which fits into milliseconds.  This form of the comparison also refuses
-   * NaN. */
+  /* The limit is 11 days, because a guint must hold the milliseconds.  This form of the comparison
+   * also refuses NaN. */
   if (!(options->timeout >= 0 && options->timeout <= 1e6))
     return refuse (error, "--timeout %g: must be from 0 to 1000000", options->timeout);
   if (!options->list && options->programs == NULL)

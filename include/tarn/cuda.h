@@ -561,11 +561,13 @@ gboolean tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream);
  * call, you may destroy the stream before you free or move its blocks.
  *
  * The call is not needed if the stream is idle and no block in use was allocated for it, moved to
- * it or recorded with it. Without the call, though, memory that was freed on the stream goes to
- * other streams only if memory runs out, if a limit is reached, or if a heap below the pool has
- * very much of such memory: more than twice the size that the heap aims at for all its memory. For
- * this last case, a stream counts only if 288 newer streams have come to the heap. In each case the
- * host waits for the context.
+ * it or recorded with it. Without the call, though, other streams get memory that was freed on the
+ * stream only in three cases, and in each of them the host waits for the context:
+ *
+ * - Memory runs out.
+ * - A limit is reached.
+ * - A heap below the pool has very much of such memory: more than twice the size that the heap aims
+ *   at for all its memory. A stream's memory counts only after the heap has got 288 newer streams.
  *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param stream  the stream, which is alive and not being captured
@@ -1064,12 +1066,13 @@ typedef struct
   gsize shared_per_block;          /**< bytes, for a kernel that does not opt in to more */
   gsize shared_per_block_optin;    /**< bytes, for a kernel that opts in; 0: there is no opt-in */
   gsize shared_per_mp;             /**< bytes */
-  gsize shared_reserved_per_block; /**< bytes that the driver reserves in each block */
+  gsize shared_reserved_per_block; /**< bytes of shared memory that the driver reserves in each
+                                      block */
 
   guint register_allocation_unit;    /**< a warp's registers are a multiple of this; or 0 */
   guint warp_allocation_granularity; /**< the number of parts of a multiprocessor, each with its own
                                         warps and registers; or 0 */
-  gsize shared_allocation_unit;      /**< a block's bytes are a multiple of this; or 0 */
+  gsize shared_allocation_unit;      /**< a block's shared memory is a multiple of this; or 0 */
 } TarnCudaDeviceData;
 
 /**
@@ -1263,8 +1266,8 @@ typedef struct
 {
   gsize struct_size; /**< sizeof (TarnCudaOccupancy), as TARN_CUDA_OCCUPANCY_INIT sets it */
 
-  guint blocks_per_mp;      /**< blocks at a time; 0: the kernel cannot be launched */
-  guint warps_per_mp;       /**< the warps of those blocks */
+  guint blocks_per_mp;      /**< blocks on a multiprocessor at a time; 0: no launch is possible */
+  guint warps_per_mp;       /**< the warps of these blocks_per_mp blocks */
   gdouble occupancy;        /**< warps_per_mp, divided by the most warps that fit: 0 to 1 */
   TarnCudaLimit limited_by; /**< the limit that allows no more blocks */
   guint reserved;           /**< for later versions: 0 */

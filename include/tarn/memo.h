@@ -200,8 +200,8 @@ gpointer tarn_memo_key_tuple_copy (gconstpointer tuple) G_GNUC_WARN_UNUSED_RESUL
 void tarn_memo_key_tuple_free (gpointer tuple);
 
 /**
- * The type of a memo's keys. A memo copies the keys of a known type that it stores. Of bytes, it
- * takes a reference instead. Only a TARN_MEMO_KEY_CUSTOM may be NULL.
+ * The type of a memo's keys. A memo copies the keys that it stores, if it knows their type. If a
+ * key is a GBytes, the memo takes a reference instead. Only a TARN_MEMO_KEY_CUSTOM may be NULL.
  *
  * @since 0.1
  */

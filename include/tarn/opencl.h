@@ -184,9 +184,9 @@ TarnAllocator *tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_m
  * @p queue, a block that was neither allocated nor recorded with a queue is freed at once
  * (clSVMFree). So the caller must first wait for the commands that use it.
  *
- * If no memory is left, an allocation waits for memory that commands on queues are still to free.
- * If a queue frees nothing for a second, the allocation does not wait for it any longer, because
- * the queue may be waiting for the host.
+ * If no memory is left, an allocation waits for commands on queues that will free memory. If a
+ * queue frees nothing for a second, the allocation does not wait for it any longer, because the
+ * queue may be waiting for the host.
  *
  * A part of a block (TarnAllocatorOps.part_new) is an address within the block, with the same
  * alignment. Kernels and commands accept it like the block's address, but clSVMFree and
@@ -712,7 +712,7 @@ typedef struct
   cl_device_id device;          /**< the device; in a test per platform: the first one */
   const cl_device_id *devices;  /**< the device; in a test per platform: all chosen ones */
   guint n_devices;              /**< how many devices there are */
-  const TarnOpenclDevice *info; /**< about the device */
+  const TarnOpenclDevice *info; /**< facts about the device */
   gpointer reserved[4];         /**< for later versions */
 } TarnOpenclTest;
 

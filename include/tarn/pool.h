@@ -421,7 +421,7 @@ TarnBlock *tarn_pool_allocate (TarnPool *pool, gsize size,
  *
  * - memory that several queues used
  * - memory that was moved to its queue (tarn_block_move_to_queue())
- * - memory of a size of which there was too little for all queues
+ * - blocks of a size for which memory ran out: not every queue could have its own
  *
  * The host waits if there is no other memory left. It also waits if a heap of OpenCL buffers gets
  * memory from the driver, until a queue has made this memory ready: see tarn_opencl_pool_new().
@@ -535,24 +535,24 @@ gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queu
  *
  * Over a heap the memory is the heap's, in one segment or several, and serves requests of any sizes
  * of that queue. The heap keeps it, like all unused memory, for TarnHeapOptions.idle_seconds. If it
- * will stay unused for longer, raise this number with tarn_heap_set_idle_seconds(). Requests of up
- * to 256 KiB have segments of their own. If segments cannot move (OpenCL, page-locked and managed
- * memory), this holds for requests of up to 64 KiB (or 1/1024 of the limit, if that is less) and
- * for requests that are larger than a reserved segment. A reserved segment then has up to 64 MiB,
- * or 1/512 of the limit if that is less.
+ * will stay unused for longer, raise this number with tarn_heap_set_idle_seconds(). The heap keeps
+ * separate segments for requests of up to 256 KiB. If segments cannot move (OpenCL, page-locked and
+ * managed memory), it keeps separate segments for two kinds of requests instead: those of up to 64
+ * KiB (or 1/1024 of the limit, if that is less), and those that are larger than a reserved segment.
+ * A reserved segment then has up to 64 MiB, or 1/512 of the limit if that is less.
  *
  * Without a heap the pool holds one block, which serves one request of the same bin. To reserve
  * several blocks, allocate each one after its reservation, before you reserve the next.
  *
  * During the call, the bytes count as in use: within the pool's limit, and in its peaks. The call
- * also counts as a request. A pool
- * under TARN_DEBUG holds nothing, so the call only checks that there is enough memory.
+ * also counts as a request. A pool under TARN_DEBUG holds nothing, so the call only checks that
+ * there is enough memory.
  *
  * @param pool   a pool; any thread may call it
  * @param bytes  how many bytes; 0: nothing is done
  * @param queue  nullable: the queue whose requests get the memory, as for
  *               tarn_pool_allocate_ordered(); NULL: requests that name no queue. Other queues
- *               get it when it is idle.
+ *               get the memory when it is idle.
  * @param error  return location, or NULL: as tarn_pool_allocate_ordered(), if there is too little
  *               memory; TARN_ERROR_INVALID_ARGUMENT if a pool without a heap would not hold so many
  *               bytes: see TarnPoolOptions.hold_bytes
@@ -566,11 +566,15 @@ gboolean tarn_pool_reserve (TarnPool *pool, gsize bytes, gpointer queue, GError 
  * use memory of the pool, held or not, and a later queue may get the same handle. The call is
  * needed only if a backend cannot keep queues alive, as on CUDA; with OpenCL, Tarn retains them. If
  * the commands are done, you may omit the call. But then other queues get memory that was freed on
- * this queue only if memory runs out, if a limit is reached, or if a heap below the pool has very
- * much of such memory: more than twice the size that the heap aims at for all its memory. For this
- * last case, a queue counts only if 288 newer queues have come to the heap. In each case the host
- * waits for all queues. The call waits for other threads that are freeing blocks of the queue,
- * because they may need the queue.
+ * this queue only in three cases, and in each of them the host waits for all queues:
+ *
+ * - Memory runs out.
+ * - A limit is reached.
+ * - A heap below the pool has very much of such memory: more than twice the size that the heap aims
+ *   at for all its memory. A queue's memory counts only after the heap has got 288 newer queues.
+ *
+ * The call waits for other threads that are freeing blocks of the queue, because they may need the
+ * queue.
  *
  * Over a heap the pool afterwards holds none of the queue's memory, except memory that other queues
  * also used, and memory of a heap that has already forgotten the queue for another pool.

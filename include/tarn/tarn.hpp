@@ -684,7 +684,7 @@ protected:
 private:
   TarnBlock *m_block = nullptr;
   free_on_func m_free_on = nullptr; /* NULL: tarn_block_free() */
-  void *m_queue = nullptr;          /* an argument of m_free_on */
+  void *m_queue = nullptr;          /* the queue that m_free_on gets */
 };
 
 /**
@@ -1119,7 +1119,7 @@ namespace detail
 inline result<void>
 check_findable (const pool &pool) noexcept
 {
-  /* no block has NULL as its memory */
+  /* no block has the address NULL, so this call frees nothing */
   result<void> freed = pool.try_free_memory (memory_at (nullptr));
 
   if (pool && !freed && freed.error ().matches (TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT))

@@ -14,7 +14,7 @@
  * Invariant: has_heaps and has_no_heaps are not both TRUE; has_no_pools implies has_no_heaps. */
 typedef struct
 {
-  gchar *label;          /* as on the command line; NULL: the program as recorded */
+  gchar *label;          /* its text on the command line; NULL: the program as recorded */
   gboolean has_heaps;    /* adds a heap below pools that have none */
   gboolean has_no_heaps; /* puts pools directly over the backend, without heaps */
   gboolean has_no_pools;

@@ -53,7 +53,7 @@ typedef struct
   gdouble min, max;
   guint base;          /* base of the logarithm; 0: the axis is linear */
   gdouble first, last; /* both ends of the axis, in pixels */
-  gdouble inset;       /* pixels that are left free at both ends */
+  gdouble inset;       /* pixels left free at both ends of the axis */
 } Axis;
 
 /* A tick of an axis. */

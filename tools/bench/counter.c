@@ -14,8 +14,9 @@
  * one.  With a limit of 2^59 bytes, that would take for ever. */
 #define MAX_VIRTUAL ((gsize) MIN ((guint64) 1 << 44, G_MAXSIZE / 4))
 
-/* A counter: a fake allocator that only counts bytes.  Its meter also counts the bytes of other
- * counters.  TarnAllocatorOps.event_record_all records an event on the queues all_queues. */
+/* A counter: a fake allocator that only counts bytes.  Several counters can share a meter, which
+ * then counts the bytes of all of them.  The field all_queues has the queues on which
+ * TarnAllocatorOps.event_record_all records an event. */
 typedef struct
 {
   gsize budget; /* the most bytes that may be allocated; 0: no limit; atomic */

@@ -19,7 +19,7 @@ typedef enum
 #define ONE_SIZE ((gsize) 64 << 10)
 #define N_MIXED_SIZES 64
 #define MIN_MIXED_SIZE ((gsize) 256)
-#define MAX_MIXED_SIZE ((gsize) 4 << 20) /* small enough that blocks do not fill a device */
+#define MAX_MIXED_SIZE ((gsize) 4 << 20) /* a small size, so that blocks do not fill a device */
 
 /* A job: the loop that is measured. */
 typedef struct

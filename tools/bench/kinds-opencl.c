@@ -46,7 +46,8 @@ handle_open (const Device *device, gpointer *handle, GError **error)
   const cl_context_properties properties[]
       = { CL_CONTEXT_PLATFORM, (cl_context_properties) found->platform, 0 };
   cl_int status;
-  Handle *opened = *handle = g_new0 (Handle, 1); /* if a call fails, source_close () frees it */
+  /* if a call fails, source_close () frees the Handle */
+  Handle *opened = *handle = g_new0 (Handle, 1);
 
   opened->device = found->device;
   opened->context = OPENCL (clCreateContext) (properties, 1, &found->device, NULL, NULL, &status);

@@ -54,7 +54,7 @@ typedef struct
   const gint *stop;      /* atomic; nonzero tells the loop to stop */
   Ring *ring;
   TarnMemory window[WINDOW_BLOCKS]; /* all zero bytes at first */
-  guint next;                       /* index in sizes of the next size */
+  guint next;                       /* the index, in sizes, of the next size */
   GError *error;                    /* the error that ended the loop; nullable */
 } Lane;
 

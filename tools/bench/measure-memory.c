@@ -10,7 +10,7 @@
 
 #include "measures.h"
 
-#define N_BLOCKS 100000 /* large, so that the pool's fixed memory adds little for each block */
+#define N_BLOCKS 100000 /* many, so that the pool's fixed memory adds little for each block */
 
 static gboolean
 get_host_bytes (gdouble *bytes, GError **error)

@@ -95,8 +95,8 @@ recover_once (TarnPool *pool, Recovery *recovery, GError **error)
   return block != NULL;
 }
 
-/* Repeats the recovery until @seconds have passed, but at least once.  Stores the mean time and the
- * mean number of calls. */
+/* Repeats recover_once () until @seconds have passed, but at least once.  Stores the mean time and
+ * the mean number of driver calls. */
 static gboolean
 recover (TarnPool *pool, gdouble seconds, Recovery *mean, GError **error)
 {

@@ -34,7 +34,7 @@ typedef struct
   gboolean has_one_queue; /* all threads share one queue */
   guint64 lag;            /* number of steps by which simulated queues are behind the host */
   Results *results;       /* results of the current measure */
-  Report *report;         /* gets the results of each measure */
+  Report *report;         /* the report that gets the results of each measure */
   const gchar *step;      /* the present step, for the progress line */
 } Bench;
 
@@ -54,7 +54,7 @@ struct _Measure
   Subject subject;
   Sizes sizes;
   ThreadRule threads;
-  guint n_queues; /* for SUBJECT_TURNS, which needs --queues; 0 for the others */
+  guint n_queues; /* number of queues of SUBJECT_TURNS (--queues); 0: another subject */
 };
 
 extern const Measure measures[];

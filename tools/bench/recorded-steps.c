@@ -106,8 +106,7 @@ get_blocks (const Reader *reader, guint object)
 }
 
 /* Handles a request (@step) that got a cached block without a wait.  If another queue had used the
- * block, that queue had completed its work with the block.  The Reach that this function adds
- * records this. */
+ * block, that queue had completed its work with the block.  So adds a Reach of that queue. */
 static void
 note_reach (Reader *reader, const KnownBlock *known, const Step *step)
 {

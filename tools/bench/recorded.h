@@ -34,8 +34,8 @@ typedef struct
   guint upstream;                 /* index of an earlier object; RECORDED_NONE: none */
   gchar *name;                    /* such as "cuda-device"; nullable */
   RecordedNumbers options;        /* the options with which the object was created */
-  RecordedNumbers counters;       /* the last recorded values */
-  guint64 hits, misses, failures; /* counted from events */
+  RecordedNumbers counters;       /* the object's counters, as recorded last */
+  guint64 hits, misses, failures; /* numbers of requests, counted from the events */
   guint64 n_skipped;              /* requests that failed with an error that is not replayed */
   gboolean has_ended;
   gboolean was_there; /* the object had blocks before recording began */
@@ -80,12 +80,12 @@ typedef struct
   guint8 is_handed_on;
 } Step;
 
-/* A reach: when a step begins, a queue has completed all work that was put on it within the first
- * @reached steps. */
+/* A reach: how far a queue has come when the step with the index @step begins.  The queue has then
+ * completed all work that was put on it within the first @reached steps. */
 typedef struct
 {
   guint32 step;
-  guint32 reached; /* a number of steps; not more than the field step */
+  guint32 reached; /* a number of steps; at most @step */
   guint16 queue;
 } Reach;
 

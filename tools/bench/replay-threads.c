@@ -103,7 +103,7 @@ make_event (Replay *replay, const TraceEvent *event)
   return event->is_free ? free_block (replay, event) : allocate (replay, event);
 }
 
-/* Functions that make a replay with the functions of play.h */
+/* Callbacks by which play.h makes the events of a replay */
 
 static guint
 get_thread (gconstpointer data, guint i)

@@ -15,7 +15,7 @@
  * Invariant: if has_value is TRUE, error is NULL. */
 typedef struct
 {
-  gchar *device; /* the device's place, or "none" */
+  gchar *device; /* Device.place, such as "cuda:0", or "none" */
   gchar *name;   /* the device's name; nullable */
   const gchar *kind, *measure;
   guint threads;

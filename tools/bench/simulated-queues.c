@@ -18,7 +18,7 @@ typedef struct
 struct _SimulatedQueues
 {
   GPtrArray *queues; /* elements of type Queue */
-  Steps *steps;      /* one for each thread */
+  Steps *steps;      /* an array with an element for each thread */
   guint n_threads;
   guint64 lag; /* number of steps by which the device is behind the host */
 };

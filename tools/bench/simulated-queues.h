@@ -30,7 +30,7 @@ gpointer simulated_queues_add (SimulatedQueues *queues);
  * replays. */
 void simulated_queues_begin (SimulatedQueues *queues, guint n_threads);
 
-/* Begins a step of a thread. */
+/* Counts a step that a thread begins. */
 void simulated_queues_step (SimulatedQueues *queues, guint thread);
 
 /* Completes all work that was put on a queue within the first @n_steps steps. */

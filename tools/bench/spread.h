@@ -8,7 +8,7 @@
 
 #include <glib.h>
 
-/* A spread.
+/* A spread: the median, the least and the greatest of several values.
  *
  * Invariant: min <= median <= max. */
 typedef struct

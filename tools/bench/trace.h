@@ -18,8 +18,8 @@ typedef struct
   guint line;            /* line number in the file; 0: the trace was made up */
   guint slot;            /* the block's slot, unique among blocks in use; below n_slots */
   guint block;           /* the block's index, unique among all blocks; below n_allocations */
-  guint thread_index;    /* below n_threads */
-  guint queue_index;     /* up to n_queues; 0: none */
+  guint thread_index;    /* an index below n_threads */
+  guint queue_index;     /* from 1 to n_queues; 0: the event has no queue */
   gboolean is_free;
   /* TRUE if one thread allocates the block, and another one frees it */
   gboolean is_handed_on;

@@ -39,7 +39,7 @@ typedef struct
 /* A table: the alternatives for one recording on one kind of memory. */
 typedef struct
 {
-  gchar *device; /* the device's place, or "none" */
+  gchar *device; /* Device.place, such as "cuda:0", or "none" */
   gchar *name;   /* the device's name; nullable */
   const gchar *kind;
   gchar *recording;

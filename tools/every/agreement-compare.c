@@ -7,12 +7,14 @@
 
 #include "agreement-private.h"
 
-/* The comparison works on groups of lines: those that are compared as a whole and have the same key
- * (Line.key), those that are compared by numbers and have the same skeleton (Line.skeleton), and
- * those that are compared by words.  In each group, it first looks for each expected line at the
- * same index as in the good runs.  If more than MAX_MISSING lines are not there, the comparison of
- * the group ends at the first line that the run did not print.  Otherwise the search for the
- * remaining lines could take a time that grows with the square of their number. */
+/* The comparison works on groups of expected lines:
+ * - lines that are compared as a whole, and have the same key (Line.key)
+ * - lines that are compared by numbers, and have the same skeleton (Line.skeleton)
+ * - lines that are compared by words
+ * In each group, it first looks for each expected line at the same index as in the good runs.  If
+ * more than MAX_MISSING lines are not there, the comparison of the group ends at the first line
+ * that the run did not print.  Otherwise the search for the remaining lines could take a time that
+ * grows with the square of their number. */
 #define MAX_MISSING 2000
 
 /* If a decimal varied only by rounding in the good runs, a run's value fits if it is in the range

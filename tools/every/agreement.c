@@ -26,8 +26,8 @@
 
 #include "agreement-private.h"
 
-/* A decimal is taken for one result with different rounding if its values differ by no more than
- * this share of the largest value. */
+/* If a decimal varies only by rounding, its values in all runs differ by no more than this share of
+ * the largest value. */
 #define ROUNDING 1e-5
 
 static void

@@ -38,8 +38,8 @@
 /* All trials of a program.
  *
  * Invariant: n_printed <= n_started <= trials->len.  Trials before n_printed are freed and NULL.
- * Running trials are from n_printed on and before n_started.  n_running counts the running trials
- * and a running good run. */
+ * The index of a running trial is at least n_printed, and less than n_started.  n_running counts
+ * the running trials and a running good run. */
 typedef struct
 {
   const EverySettings *settings;

@@ -35,7 +35,7 @@ static const gchar *const quantities[] = {
 typedef struct
 {
   const gchar *start;
-  const gchar *rest; /* the part that is not read yet */
+  const gchar *rest; /* the part of the line that is not read yet */
   const gchar *text; /* the end of the last number: the text before the next number begins here */
   GString *key, *skeleton;
   GArray *numbers;

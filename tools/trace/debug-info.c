@@ -29,7 +29,7 @@
  * levels, but a broken file may have any number of levels. */
 #define MAX_DEPTH 128
 
-/* A range of addresses of a unit or a function, in the debugging information. */
+/* A range of addresses of a compilation unit or a function, in the debugging information. */
 typedef struct
 {
   Dwarf_Addr start, end;
@@ -246,7 +246,8 @@ find_range (const GArray *ranges, Dwarf_Addr address)
   return &g_array_index (ranges, Range, low - 1);
 }
 
-/* Lists the ranges of all units.  Uses no table of ranges, because not all compilers write one. */
+/* Lists the address ranges of all compilation units.  Does not read them from .debug_aranges,
+ * because not all compilers write this table. */
 static GArray *
 list_units (Dwarf *dwarf)
 {
@@ -260,7 +261,7 @@ list_units (Dwarf *dwarf)
   return units;
 }
 
-/* Functions that list the functions of a unit */
+/* Functions that list the functions of a compilation unit */
 
 static gboolean
 may_have_functions (gint tag)
@@ -289,8 +290,8 @@ add_functions (GArray *functions, Dwarf_Die *parent, guint depth)
   while (dwarf_siblingof (&die, &die) == 0);
 }
 
-/* Gets the entry of a unit.  With -gsplit-dwarf, gets the entry in the unit's separate file
- * instead. */
+/* Gets the root entry of a compilation unit.  With -gsplit-dwarf, gets the root entry in the unit's
+ * separate file instead. */
 static void
 get_whole_unit (Dwarf_Die *unit, Dwarf_Die *whole)
 {
@@ -425,7 +426,8 @@ get_offset (Dwarf_Die *function, Dwarf_Addr address)
   return dwarf_entrypc (function, &entry) == 0 && entry <= address ? address - entry : 0;
 }
 
-/* Finds the unit of an address.  Returns NULL if there is no debugging information about it. */
+/* Finds the compilation unit that contains an address.  Returns NULL if there is no debugging
+ * information about the address. */
 static Dwarf_Die *
 find_unit (DebugInfo *self, Dwarf_Addr address)
 {

@@ -14,8 +14,8 @@ typedef struct _DebugInfo DebugInfo;
 /* The place of an instruction.  Texts are allocated. */
 typedef struct
 {
-  gchar *function; /* as the linker knows it; NULL: not known */
-  guint64 offset;  /* from the start of the function to the instruction */
+  gchar *function; /* the name that the linker uses; NULL: not known */
+  guint64 offset;  /* bytes from the start of the function to the instruction */
   gchar *file;     /* NULL: not known */
   guint line;      /* 0: not known */
 } DebugPlace;

@@ -52,7 +52,7 @@ typedef struct
   guint64 stack; /* stack of the next request; 0: none */
   /* the next request is nested: another allocator makes it, to get memory for its own block */
   gboolean is_nested;
-  guint64 latest[N_SORTS]; /* the latest number of each sort */
+  guint64 latest[N_SORTS]; /* for each Sort, the number to which the next one is relative */
 } StreamState;
 
 /* A cursor: the events of a packet that are not decoded yet.

@@ -28,7 +28,7 @@ typedef struct
 struct _PytorchTrace
 {
   GArray *first; /* Lines at time 0, one for each block that was in use at the start */
-  GArray *lines; /* Lines, one for each entry */
+  GArray *lines; /* Lines, one for each later allocation or free */
 };
 
 /* A snapshot that is being read. */

@@ -367,7 +367,8 @@ apply_to_heap (Object *object, const RecordedEvent *event)
   object->held_bytes = object->managed_bytes - MIN (object->active_bytes, object->managed_bytes);
 }
 
-/* Gets the object that stands for the blocks that a heap serves without a pool. */
+/* Gets the object that stands for the blocks that the program requested from a heap without a
+ * pool. */
 static Object *
 get_own (Object *heap)
 {

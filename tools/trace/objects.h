@@ -51,7 +51,7 @@ typedef struct
   guint64 alloc_size; /* bytes of the block's memory */
   guint64 address;
   guint64 time;                      /* time of the request; 0: the block was in use at the start */
-  guint64 thread, queue, tag, stack; /* as in the request */
+  guint64 thread, queue, tag, stack; /* those of the request */
   /* the number of the block's latest request; the requests of all objects are numbered from 1 */
   guint64 life;
   gboolean is_active;
@@ -59,7 +59,7 @@ typedef struct
   gboolean is_lent;
   /* the request is nested: the same bytes are in a block of another allocator */
   gboolean is_nested;
-  gboolean is_marked; /* for callers of objects_apply (); each request clears it */
+  gboolean is_marked; /* callers of objects_apply () may set this; each request clears it */
 } Block;
 
 /* A change: the effect of an event on blocks.  freed and gone are copies of blocks as they were

@@ -93,7 +93,7 @@ add_counters (Chrome *chrome, const Object *object, guint64 time)
   fputs ("}}", chrome->output->file);
 }
 
-/* Begins a call, which was recorded at its end with its duration. */
+/* Begins to write a call.  event->time is the call's end, so its start is computed. */
 static void
 begin_call (Chrome *chrome, const gchar *name, const RecordedEvent *event)
 {

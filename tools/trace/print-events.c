@@ -177,7 +177,7 @@ static void
 write_rest (const Output *output, const RecordedEvent *event)
 {
   for (const Field *field = decode_get_fields (event->kind); field->type != FIELD_NONE; field++)
-    /* printed before, at the start of the line */
+    /* the object is printed already, at the start of the line */
     if (field->offset != G_STRUCT_OFFSET (RecordedEvent, object))
       write_field (output, field, event);
   if (decode_is_request (event->kind))

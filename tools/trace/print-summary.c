@@ -14,9 +14,9 @@
 #define MAX_OBJECTS 10 /* objects that are shown to people: those with the highest peaks */
 #define MAX_HOLDERS 10
 #define MIN_WIDTH 20       /* least width of wrapped text, even on a narrower terminal */
-#define NAME_COLUMN 13     /* where a name begins, from 0 */
+#define NAME_COLUMN 13     /* the column where a name begins, from 0 */
 #define NAME_WIDTH 12      /* fits "host buffers"; a longer name is followed by a new line */
-#define HOLDER_COLUMN 36   /* where a tag or stack begins */
+#define HOLDER_COLUMN 36   /* the column where a tag or stack begins */
 #define MAX_HOLDER_LINES 4 /* limit for a wrapped tag or stack, which may have any length */
 
 /* The counters of an object at the end. */

@@ -22,7 +22,8 @@ typedef struct
 /* Begins to read the recording, at its first event. */
 void progress_begin (Progress *self, Recording *recording, const gchar *verb);
 
-/* Gets the next event like recording_next ().  Erases the progress if there is none. */
+/* Gets the next event like recording_next ().  Erases the progress if there is no next
+ * event. */
 gboolean progress_next (Progress *self, RecordedEvent *event, GError **error);
 
 /* Erases the progress, for a caller that stops before the last event. */

@@ -70,7 +70,7 @@ struct _Recording
    * until then. */
   GPtrArray *heap;
   gboolean is_given; /* recording_next () has returned the first stream's event */
-  gboolean is_begun; /* begin () has filled the heap */
+  gboolean is_begun; /* begin () has filled the binary heap */
 };
 
 static gboolean G_GNUC_PRINTF (3, 4) refuse (gsize place, GError **error, const gchar *format, ...)
@@ -408,8 +408,8 @@ swap (gpointer *a, gpointer *b)
   *b = saved;
 }
 
-/* Restores the order of the heap.  Only the stream at @i may be out of order, and it moves only
- * towards the end. */
+/* Restores the order of the binary heap.  Only the stream at @i may be out of order, and it moves
+ * only towards the end of the array. */
 static void
 sift_down (GPtrArray *heap, guint i)
 {
@@ -451,7 +451,7 @@ begin (Recording *self, GError **error)
   return TRUE;
 }
 
-/* Advances the first stream of the heap, whose event recording_next () has returned. */
+/* Advances the first stream of the binary heap, whose event recording_next () has returned. */
 static gboolean
 move_on (Recording *self, GError **error)
 {

@@ -39,9 +39,9 @@ typedef struct
    * allocators then have a block with the same bytes. */
   gboolean is_nested;
   guint64 block;
-  /* Bytes: of a request, a driver call, a segment or an extent; that a pool needs (RECLAIM,
-   * OUT_OF_MEMORY, LIMIT_REACHED) or keeps (TRIM); a limit.  For LOST, the number of lost
-   * events. */
+  /* A number of bytes: the size of a request, a driver call, a segment or an extent; a limit; or
+   * the bytes that a pool needs (RECLAIM, OUT_OF_MEMORY, LIMIT_REACHED) or keeps (TRIM).  For LOST,
+   * the number of lost events. */
   guint64 size;
   /* bytes of the block's memory; OUT_OF_MEMORY and LIMIT_REACHED: bytes in use */
   guint64 alloc_size;
@@ -51,7 +51,7 @@ typedef struct
    * FALSE. */
   guint64 other;
 
-  /* Fields of OBJECT and STATS events.  Of these fields, other events have only text. */
+  /* Fields of OBJECT and STATS events.  Other events have only the field text. */
   TarnTraceClass object_class;
   guint64 upstream;
   const gchar *text; /* OBJECT: the kind of the object; other events: the thread's name; nullable */

@@ -18,7 +18,7 @@ typedef struct
   const gchar *module; /* path; "": not known */
   guint64 module_offset;
   const gchar *function; /* C++ names as in the sources; NULL: not known */
-  guint64 offset;        /* from the start of the function to the address */
+  guint64 offset;        /* bytes from the start of the function to the address */
   const gchar *file;     /* NULL: file and line are not known */
   guint line;
 } NamedFrame;

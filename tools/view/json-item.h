@@ -16,7 +16,7 @@ typedef struct _JsonItem JsonItem;
 struct _JsonItem
 {
   const JsonItem *outer; /* the object that contains this one; NULL: this is the root */
-  const gchar *list;     /* the key, in outer, of the list that contains this object */
+  const gchar *list;     /* the list that contains this object: a key of outer */
   guint i;               /* the index of this object in the list */
   JsonObject *object;
 };

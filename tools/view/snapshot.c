@@ -55,9 +55,9 @@ new_set (void)
   return g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
 }
 
-/* Checks that an address stands only once in a list of an allocator.  Several blocks may have the
- * address 0, because some drivers have no addresses.  A heap's memory may begin at 0, but only
- * once. */
+/* Checks that no two items of an allocator's list have the same address.  Exception: several blocks
+ * may have the address 0, because some drivers have no addresses.  Only one segment, and only one
+ * extent, may have the address 0. */
 static gboolean
 check_address (Reader *reader, guint list, const JsonItem *item, guint64 address, guint64 size,
                GError **error)
