@@ -33,6 +33,29 @@ test_full (HeapFixture *fixture, gconstpointer unused)
   heap_put (fixture, heap_take (fixture, 202 * MIB), 202 * MIB);
 }
 
+/* A request that fails keeps nothing of what the heap got for it. */
+static void
+test_returned (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  TarnMemory first;
+  gsize before;
+
+  (void) unused;
+  options.limit_bytes = 150 * MIB;
+  for (guint i = 0; i < 2; i++)
+    {
+      heap_renew (fixture, i > 0 ? &options : NULL);
+      tarn_testing_pages_set_budget (fixture->pages, 200 * MIB);
+      first = heap_take (fixture, 50 * MIB);
+      before = heap_get_stats (fixture).upstream_bytes;
+      heap_assert_fails (fixture, 180 * MIB, i > 0 ? TARN_ERROR_LIMIT : TARN_ERROR_OUT_OF_MEMORY);
+      g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, before);
+      g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), <=, before);
+      heap_put (fixture, first, 50 * MIB);
+    }
+}
+
 /* That a request does not fit is said with a few calls of the device, not by filling it each time
  * that somebody asks; what fits is served all the same, also if some of it has to move. */
 static void
@@ -349,6 +372,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   heap_add ("out-of-memory-once", test_out_of_memory_once);
   heap_add ("full", test_full);
+  heap_add ("returned", test_returned);
   heap_add ("short", test_short);
   heap_add ("limit", test_limit);
   heap_add ("much-too-large", test_much_too_large);

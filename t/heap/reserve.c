@@ -204,6 +204,44 @@ test_full (gconstpointer kind)
   end (&fixture);
 }
 
+/* What a reservation that fails has got from the device goes back there, even if the queue whose
+ * memory it was has commands. */
+static void
+check_returned (TarnTestingPagesKind kind, gboolean has_queue)
+{
+  Fixture fixture;
+  gpointer queue;
+  TarnBlock *block;
+  gsize before;
+
+  begin (&fixture, kind, NULL);
+  queue = has_queue ? fixture.queue : NULL;
+  tarn_testing_pages_set_budget (fixture.pages, 200 * MIB);
+  block = tarn_pool_allocate_ordered (fixture.pool, 50 * MIB, queue, NULL);
+  g_assert_nonnull (block);
+  if (has_queue)
+    tarn_testing_order_put (fixture.order, queue, tarn_block_get_memory (block), 50 * MIB,
+                            TARN_TESTING_COMMAND_WRITE, 1);
+  before = get_heap_stats (&fixture).upstream_bytes;
+  g_assert_false (tarn_pool_reserve (fixture.pool, 180 * MIB, queue, NULL));
+  g_assert_cmpuint (get_heap_stats (&fixture).upstream_bytes, <=, before);
+  tarn_pool_set_limit_bytes (fixture.pool, 150 * MIB);
+  g_assert_false (tarn_pool_reserve (fixture.pool, 130 * MIB, queue, NULL));
+  g_assert_cmpuint (get_heap_stats (&fixture).upstream_bytes, <=, before);
+  assert_valid (fixture.pool);
+  tarn_pool_set_limit_bytes (fixture.pool, 0);
+  g_assert_true (tarn_pool_reserve (fixture.pool, 140 * MIB, queue, NULL));
+  tarn_block_free (block);
+  end (&fixture);
+}
+
+static void
+test_returned (gconstpointer kind)
+{
+  check_returned ((TarnTestingPagesKind) GPOINTER_TO_UINT (kind), FALSE);
+  check_returned ((TarnTestingPagesKind) GPOINTER_TO_UINT (kind), TRUE);
+}
+
 /* A device without so many addresses in one stretch has them in several. */
 static void
 test_stretches (void)
@@ -376,6 +414,7 @@ main (int argc, char **argv)
   add ("idle", test_idle);
   add ("limit", test_limit);
   add ("full", test_full);
+  add ("returned", test_returned);
   add ("faults", test_faults);
   g_test_add_func ("/core/heap/reserve/stretches/virtual", test_stretches);
   g_test_add_func ("/core/heap/reserve/stretches/debugged", test_debugged_stretches);

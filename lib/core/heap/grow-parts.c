@@ -225,7 +225,7 @@ allocate (TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, GError
 static TarnPiece *
 piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
 {
-  TarnPiece *piece = _tarn_piece_new (memory, size);
+  TarnPiece *piece = _tarn_piece_new (heap, memory, size);
 
   piece->start = heap->next_start;
   heap->next_start += _tarn_round_up (size, UNIT) + UNIT;

@@ -472,7 +472,7 @@ add (TarnHeapRange *range, const TarnPlace *place, gsize size, GError **error)
       return FALSE;
     }
   _tarn_heap_note_peak (heap);
-  return map_at (range, place, _tarn_piece_new (backing, size), error);
+  return map_at (range, place, _tarn_piece_new (heap, backing, size), error);
 }
 
 /* Adds up the bytes of the idle segments that can move to a place. */

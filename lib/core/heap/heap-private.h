@@ -134,6 +134,7 @@ struct _TarnPiece
   /* The memory that upstream allocated for the segment, as a handle or an address.  In a heap of
    * virtual memory, this is the handle of the physical memory. */
   TarnMemory memory;
+  guint64 number;         /* the value of TarnHeap.n_made when the heap had made the segment */
   TarnHeapRange *range;   /* the range to which the segment belongs */
   TarnHeapRegion *region; /* the region (reserved addresses) where the segment is mapped; NULL if
                              the memory is not virtual */
@@ -608,6 +609,7 @@ struct _TarnHeap
   /* The number of extents in use that the field table does not have.  Such an extent was taken
    * by a thread in a read section, or a thread is about to add it to the table or to free it. */
   gsize n_unnamed;
+  guint64 n_made;   /* the number of segments that the heap has ever made */
   gsize lost_bytes; /* the bytes of lost extents: extents in use that the program will never free */
   gsize lent_bytes; /* the bytes that the heap has lent to other heaps (lend.c) */
   gsize peak_with_lent; /* the highest sum of stats.used_bytes and lent_bytes */
@@ -828,7 +830,7 @@ guint _tarn_heap_count_idle (const TarnHeap *heap);
 void _tarn_arena_share_out (TarnArena *arena);
 
 /* Functions of grow.c, which add and return segments.  The caller holds the heap's lock.  The first
- * six functions release the lock during driver calls and waits. */
+ * seven functions release the lock during driver calls and waits. */
 gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt,
                           GError **error);
 gboolean _tarn_heap_await_more (TarnHeap *heap, const GError *error);
@@ -836,12 +838,13 @@ gsize _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes);
 void _tarn_heap_expire (TarnHeap *heap);
 gboolean _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error);
 void _tarn_heap_end_change (TarnHeap *heap);
+void _tarn_queue_release_unused (TarnHeapQueue *queue, guint64 n_made);
 /* More functions of grow.c.  The caller of these six functions holds the heap's lock.  Only
  * _tarn_heap_release_idle () releases the lock, during driver calls. */
 gsize _tarn_heap_get_limit (const TarnHeap *heap);
 gboolean _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error);
 void _tarn_heap_note_peak (TarnHeap *heap);
-TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
+TarnPiece *_tarn_piece_new (TarnHeap *heap, TarnMemory memory, gsize size);
 gboolean _tarn_piece_can_go (const TarnPiece *piece);
 gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 

@@ -108,11 +108,28 @@ flush (TarnPool *pool, gpointer queue)
   _tarn_pool_check_if_full_debug (pool);
 }
 
+/* Frees the blocks of a reservation, so that the pool, or the heap below it, caches their
+ * memory. */
+static void
+free_all (TarnPool *pool, GPtrArray *blocks, gpointer queue)
+{
+  for (guint i = 0; i < blocks->len; i++)
+    {
+      if (pool->heap != NULL)
+        set_exact (g_ptr_array_index (blocks, i));
+      tarn_block_free (g_ptr_array_index (blocks, i));
+    }
+  if (pool->heap == NULL && blocks->len > 0)
+    flush (pool, queue != NULL ? queue : pool->default_queue);
+}
+
 gboolean
 tarn_pool_reserve (TarnPool *pool, gsize bytes, gpointer queue, GError **error)
 {
   g_autoptr (GPtrArray) blocks = NULL;
+  TarnHeap *heap;
   gboolean is_there;
+  guint64 n_made;
 
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   TARN_REFUSE_NULL (pool, FALSE);
@@ -125,16 +142,13 @@ tarn_pool_reserve (TarnPool *pool, gsize bytes, gpointer queue, GError **error)
       return FALSE;
     }
   blocks = g_ptr_array_new ();
+  heap = _tarn_pool_get_given_heap (pool);
+  n_made = heap != NULL ? _tarn_heap_count_made (heap) : 0;
   is_there = take (pool, bytes, queue, blocks, error);
   if (is_there && pool->heap == NULL && blocks->len > 0)
     is_there = is_to_be_held (pool, g_ptr_array_index (blocks, 0), error);
-  for (guint i = 0; i < blocks->len; i++)
-    {
-      if (pool->heap != NULL)
-        set_exact (g_ptr_array_index (blocks, i));
-      tarn_block_free (g_ptr_array_index (blocks, i));
-    }
-  if (pool->heap == NULL && blocks->len > 0)
-    flush (pool, queue != NULL ? queue : pool->default_queue);
+  free_all (pool, blocks, queue);
+  if (!is_there && heap != NULL) /* the heap keeps no memory for a reservation that failed */
+    _tarn_heap_release_made (heap, n_made);
   return is_there;
 }
