@@ -539,7 +539,7 @@ gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queu
  * to 256 KiB have segments of their own. If segments cannot move (OpenCL, page-locked and managed
  * memory), this holds for requests of up to 64 KiB (or 1/1024 of the limit, if that is less) and
  * for requests that are larger than a reserved segment. A reserved segment then has up to 64 MiB,
- * or 1/512 of the limit if that is less.
+ * or 1/512 of the limit if that is less, but at least 4 KiB.
  *
  * Without a heap the pool holds one block, which serves one request of the same bin. To reserve
  * several blocks, allocate each one after its reservation, before you reserve the next.
