@@ -422,7 +422,8 @@ parts_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError *
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;
         }
-      heap->is_short |= tarn_error_is_no_memory (local);
+      if (tarn_error_is_no_memory (local))
+        _tarn_heap_note_short (heap);
       bytes = bytes > needed ? needed : size;
       g_clear_error (&local);
     }

@@ -628,7 +628,9 @@ struct _TarnHeap
   TarnHeapChurn churn;
   gboolean refuses_aliases; /* TRUE if upstream failed to map a segment at a second address */
   gboolean is_short;   /* TRUE if upstream ran out of memory when the heap last grew; in a heap of
-                          virtual memory, stays TRUE until a test allocation succeeds */
+                          virtual memory, stays TRUE until a test allocation succeeds.  The heap
+                          ignores this field TARN_SHORT_TIME after short_at. */
+  gint64 short_at;     /* the time when upstream last ran out of memory */
   gboolean is_unready; /* TRUE if upstream allocated memory, but the host failed to wait until the
                           memory was ready; only the thread that set is_changing uses this field */
   gint64 look_at; /* the time of the next check for segments that have been idle for idle_time */
@@ -757,6 +759,7 @@ gsize _tarn_heap_get_spare (const TarnHeap *heap, gsize size);
 gboolean _tarn_heap_may_share (const TarnHeap *heap, gsize size);
 gsize _tarn_heap_get_max_unchecked (const TarnHeap *heap);
 void _tarn_heap_age_peaks (TarnHeap *heap);
+void _tarn_heap_note_short (TarnHeap *heap);
 void _tarn_heap_note_full (TarnHeap *heap, gsize size);
 void _tarn_heap_note_growth (TarnHeap *heap);
 
@@ -945,6 +948,13 @@ _tarn_arena_get_step (const TarnArena *arena)
 {
   return _tarn_arena_get_bytes (arena)
          / (arena->heap->arenas.length > TARN_FEW_ARENAS ? TARN_SHARE_OF_ARENA : (gsize) 1);
+}
+
+/* Returns TRUE if upstream has run out of memory lately. */
+static inline gboolean
+_tarn_heap_is_short (const TarnHeap *heap)
+{
+  return heap->is_short && _tarn_clock_now () - heap->short_at < TARN_SHORT_TIME;
 }
 
 /* Returns TRUE while upstream forbids the heap to unmap, move or return any segment that a request

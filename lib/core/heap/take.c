@@ -112,7 +112,7 @@ is_tight (const TarnHeap *heap, gsize size)
   gsize granularity = heap->upstream->ops.virtual_granularity;
 
   return heap->growth == &_tarn_heap_virtual_growth && size < granularity
-         && (heap->is_short || !_tarn_heap_has_room (heap, granularity, NULL))
+         && (_tarn_heap_is_short (heap) || !_tarn_heap_has_room (heap, granularity, NULL))
          && _tarn_heap_get_idle_bytes (heap) <= heap->stats.upstream_bytes / TIGHT_SHARE
          && !_tarn_heap_stays (heap);
 }

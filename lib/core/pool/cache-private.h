@@ -328,6 +328,8 @@ void _tarn_cache_grant (TarnCache *cache);
 void _tarn_pool_end_grants (TarnPool *pool);
 guint _tarn_pool_choose_bins (const TarnPool *pool, gsize limit_bytes);
 void _tarn_pool_set_bins (TarnPool *pool, guint leading_bits);
+void _tarn_pool_note_short (TarnPool *pool);
+void _tarn_pool_forget_short (TarnPool *pool, gint64 now);
 TarnBlock *_tarn_cache_get_kept (const TarnCache *cache, gpointer handle);
 void _tarn_cache_return_kept (TarnCache *cache, gpointer handle);
 void _tarn_cache_return_all_kept (TarnCache *cache);

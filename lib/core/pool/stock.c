@@ -89,6 +89,23 @@ _tarn_pool_set_bins (TarnPool *pool, guint leading_bits)
     __atomic_store_n (&pool->leading_bits, leading_bits, __ATOMIC_RELAXED);
 }
 
+/* Records that memory has run out: from now on, each size has its own bin. */
+void
+_tarn_pool_note_short (TarnPool *pool)
+{
+  _tarn_assert_locked (&pool->lock);
+  pool->store.short_at = _tarn_clock_now ();
+  _tarn_pool_set_bins (pool, TARN_HEAP_EXACT_BINS);
+}
+
+/* Lets sizes share bins again, if memory has not run out for TARN_SHORT_TIME. */
+void
+_tarn_pool_forget_short (TarnPool *pool, gint64 now)
+{
+  if (now - pool->store.short_at >= TARN_SHORT_TIME)
+    _tarn_pool_set_bins (pool, _tarn_pool_choose_bins (pool, pool->limit.bytes));
+}
+
 /* Functions for grants: a grant is the number of bytes that a thread may allocate without the
  * pool's lock.  The caller holds the pool's lock. */
 

@@ -283,7 +283,7 @@ recover (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
   TarnBlock *block = NULL;
 
   _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_set_bins (pool, TARN_HEAP_EXACT_BINS);
+  _tarn_pool_note_short (pool);
   _tarn_mutex_unlock (&pool->lock);
   if (_tarn_pool_reclaim (pool, alloc_size, TRUE))
     block = ask_upstream_again (pool, request, alloc_size, error);
