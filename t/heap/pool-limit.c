@@ -181,6 +181,30 @@ test_lowered (HeapFixture *fixture, gconstpointer unused)
     }
 }
 
+/* The heap returns its idle segments after their time, although the pool is above its limit and
+ * asks the heap for nothing. */
+static void
+test_expires (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = NULL;
+  TarnBlock *block;
+
+  (void) unused;
+  heap_stop_clock (G_TIME_SPAN_DAY);
+  heap_renew (fixture, NULL);
+  pool = tarn_pool_new (fixture->heap, NULL, NULL);
+  block = allocate (pool, 40 * MIB);
+  tarn_block_free (allocate (pool, 60 * MIB));
+  tarn_pool_set_limit_bytes (pool, 10 * MIB);
+  g_assert_null (tarn_pool_allocate (pool, MIB, NULL));
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, >=, 100 * MIB);
+  heap_pass_time (11 * G_TIME_SPAN_SECOND);
+  g_assert_null (tarn_pool_allocate (pool, MIB, NULL));
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, 64 * MIB);
+  tarn_block_free (block);
+  tarn_clock_set (NULL);
+}
+
 /* Otherwise the heap may have more. */
 static void
 test_own_limit (HeapFixture *fixture, gconstpointer unused)
@@ -491,6 +515,7 @@ main (int argc, char **argv)
   heap_add ("pool/own-limit", test_own_limit);
   heap_add ("pool/released", test_released);
   heap_add ("pool/lowered", test_lowered);
+  heap_add ("pool/expires", test_expires);
   heap_add ("pool/charge-of-other", test_charge_of_other);
   heap_add ("pool/limit-fits", test_limit_fits);
   heap_add ("pool/limit-is-quick", test_limit_is_quick);
