@@ -539,10 +539,14 @@ gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queu
  * separate segments for requests of up to 256 KiB. If segments cannot move (OpenCL, page-locked and
  * managed memory), it keeps separate segments for two kinds of requests instead: those of up to 64
  * KiB (or 1/1024 of the limit, if that is less), and those that are larger than a reserved segment.
- * A reserved segment then has up to 64 MiB, or 1/512 of the limit if that is less.
+ * A reserved segment then has up to 64 MiB, or 1/512 of the limit if that is less, but at least
+ * 4 KiB.
  *
  * Without a heap the pool holds one block, which serves one request of the same bin. To reserve
  * several blocks, allocate each one after its reservation, before you reserve the next.
+ *
+ * If the call fails, the memory that it got goes back to the driver. The host may wait for the
+ * commands of queues before that.
  *
  * During the call, the bytes count as in use: within the pool's limit, and in its peaks. The call
  * also counts as a request. A pool under TARN_DEBUG holds nothing, so the call only checks that

@@ -33,6 +33,29 @@ test_full (HeapFixture *fixture, gconstpointer unused)
   heap_put (fixture, heap_take (fixture, 202 * MIB), 202 * MIB);
 }
 
+/* A request that fails keeps nothing of what the heap got for it. */
+static void
+test_returned (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  TarnMemory first;
+  gsize before;
+
+  (void) unused;
+  options.limit_bytes = 150 * MIB;
+  for (guint i = 0; i < 2; i++)
+    {
+      heap_renew (fixture, i > 0 ? &options : NULL);
+      tarn_testing_pages_set_budget (fixture->pages, 200 * MIB);
+      first = heap_take (fixture, 50 * MIB);
+      before = heap_get_stats (fixture).upstream_bytes;
+      heap_assert_fails (fixture, 180 * MIB, i > 0 ? TARN_ERROR_LIMIT : TARN_ERROR_OUT_OF_MEMORY);
+      g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, before);
+      g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), <=, before);
+      heap_put (fixture, first, 50 * MIB);
+    }
+}
+
 /* That a request does not fit is said with a few calls of the device, not by filling it each time
  * that somebody asks; what fits is served all the same, also if some of it has to move. */
 static void
@@ -343,12 +366,79 @@ test_out_of_memory_once (HeapFixture *fixture, gconstpointer unused)
   tarn_clock_set (NULL);
 }
 
+/* Ten seconds after upstream has run out, the heap gets memory as before, and does not have the
+ * cached blocks of all queues first. */
+static void
+test_forgotten (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  TarnHeap *heap;
+  TarnMemory first, second;
+
+  (void) unused;
+  heap_stop_clock (G_TIME_SPAN_DAY);
+  options.growth_bytes = 64 * MIB;
+  options.idle_seconds = G_MAXSIZE;
+  heap_renew (fixture, &options);
+  heap = _tarn_heap_of (fixture->heap);
+  tarn_testing_pages_set_budget (fixture->pages, 100 * MIB);
+  first = heap_take (fixture, 60 * MIB);
+  second = heap_take (fixture, 30 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, G_MAXUINT64);
+  g_assert_cmpint (_tarn_heap_choose_sparing (heap, MIB, TRUE), ==, TARN_SPARING_ALL);
+  heap_pass_time (9 * G_TIME_SPAN_SECOND);
+  g_assert_cmpint (_tarn_heap_choose_sparing (heap, MIB, TRUE), ==, TARN_SPARING_ALL);
+  heap_pass_time (G_TIME_SPAN_SECOND);
+  g_assert_cmpint (_tarn_heap_choose_sparing (heap, MIB, TRUE), !=, TARN_SPARING_ALL);
+  heap_put (fixture, second, 30 * MIB);
+  heap_put (fixture, first, 60 * MIB);
+
+  /* The limit that it learnt is forgotten, too. */
+  tarn_testing_pages_set_budget (fixture->pages, 100 * MIB);
+  heap_assert_fails (fixture, 110 * MIB, TARN_ERROR_OUT_OF_MEMORY);
+  g_assert_cmpint (heap->full_bytes != G_MAXSIZE, ==, !fixture->is_virtual);
+  tarn_testing_pages_set_budget (fixture->pages, G_MAXUINT64);
+  heap_pass_time (10 * G_TIME_SPAN_SECOND);
+  heap_put (fixture, heap_take (fixture, MIB), MIB);
+  g_assert_cmpuint (heap->full_bytes, ==, G_MAXSIZE);
+  tarn_clock_set (NULL);
+}
+
+/* The same for the bins of a pool: sizes share them again. */
+static void
+test_bins (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = NULL;
+
+  (void) unused;
+  heap_stop_clock (G_TIME_SPAN_DAY);
+  tarn_testing_pages_set_budget (fixture->pages, 100 * MIB);
+  pool = tarn_pool_new (fixture->heap, NULL, NULL);
+  g_assert_cmpuint (tarn_pool_alloc_size (pool, tarn_pool_bin_number (pool, 5000)), ==, 5120);
+  g_assert_null (tarn_pool_allocate (pool, 110 * MIB, NULL));
+  g_assert_cmpuint (tarn_pool_alloc_size (pool, tarn_pool_bin_number (pool, 5000)), ==, 5000);
+  for (guint i = 0; i < 9; i++)
+    {
+      heap_pass_time (G_TIME_SPAN_SECOND);
+      tarn_block_free (tarn_pool_allocate (pool, (i + 1) * MIB, NULL));
+      g_assert_cmpuint (tarn_pool_alloc_size (pool, tarn_pool_bin_number (pool, 5000)), ==, 5000);
+    }
+  heap_pass_time (2 * G_TIME_SPAN_SECOND);
+  for (guint i = 0; i < 300; i++) /* requests without the lock look at the clock now and then */
+    tarn_block_free (tarn_pool_allocate (pool, MIB + i * KIB, NULL));
+  g_assert_cmpuint (tarn_pool_alloc_size (pool, tarn_pool_bin_number (pool, 5000)), ==, 5120);
+  tarn_clock_set (NULL);
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   heap_add ("out-of-memory-once", test_out_of_memory_once);
+  heap_add ("forgotten", test_forgotten);
+  heap_add ("bins", test_bins);
   heap_add ("full", test_full);
+  heap_add ("returned", test_returned);
   heap_add ("short", test_short);
   heap_add ("limit", test_limit);
   heap_add ("much-too-large", test_much_too_large);

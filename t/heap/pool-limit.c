@@ -121,6 +121,90 @@ test_charge_of_other (HeapFixture *fixture, gconstpointer unused)
   tarn_block_free (allocate (pool, 20 * MIB));
 }
 
+typedef struct
+{
+  TarnPool *pool;
+  GPtrArray *blocks;
+} Lowered;
+
+/* Frees some blocks, and checks that no request gets their bytes while the pool is above its
+ * limit. */
+static gpointer
+free_above_limit (gpointer data)
+{
+  const Lowered *lowered = data;
+  TarnPool *pool = lowered->pool;
+  GPtrArray *blocks = lowered->blocks;
+
+  while (get_stats (pool).active_bytes > 3 * MIB)
+    {
+      g_autoptr (GError) error = NULL;
+
+      g_ptr_array_set_size (blocks, (gint) blocks->len - 1);
+      g_assert_null (tarn_pool_allocate (pool, 700 * KIB, &error));
+      g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+      g_clear_error (&error);
+      g_assert_null (tarn_pool_allocate (pool, 100 * KIB, &error));
+      g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+      assert_valid (pool);
+    }
+  g_ptr_array_set_size (blocks, 1);
+  g_ptr_array_add (blocks, allocate (pool, 700 * KIB));
+  return NULL;
+}
+
+/* If the blocks in use are above a limit that was lowered, no request gets memory until they are
+ * below it, although the heap has free memory. */
+static void
+test_lowered (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+
+  (void) unused;
+  for (guint i = 0; i < 4; i++)
+    {
+      g_autoptr (GPtrArray) blocks
+          = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
+      g_autoptr (TarnPool) pool = NULL;
+      Lowered lowered;
+
+      options.limit_bytes = i % 2 * GIB;
+      pool = tarn_pool_new (fixture->heap, &options, NULL);
+      for (guint j = 0; j < 32; j++)
+        g_ptr_array_add (blocks, allocate (pool, 800 * KIB));
+      tarn_pool_set_limit_bytes (pool, 2 * MIB);
+      lowered = (Lowered){ pool, blocks };
+      if (i / 2 > 0)
+        g_thread_join (g_thread_new ("other", free_above_limit, &lowered));
+      else
+        free_above_limit (&lowered);
+    }
+}
+
+/* The heap returns its idle segments after their time, although the pool is above its limit and
+ * asks the heap for nothing. */
+static void
+test_expires (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = NULL;
+  TarnBlock *block;
+
+  (void) unused;
+  heap_stop_clock (G_TIME_SPAN_DAY);
+  heap_renew (fixture, NULL);
+  pool = tarn_pool_new (fixture->heap, NULL, NULL);
+  block = allocate (pool, 40 * MIB);
+  tarn_block_free (allocate (pool, 60 * MIB));
+  tarn_pool_set_limit_bytes (pool, 10 * MIB);
+  g_assert_null (tarn_pool_allocate (pool, MIB, NULL));
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, >=, 100 * MIB);
+  heap_pass_time (11 * G_TIME_SPAN_SECOND);
+  g_assert_null (tarn_pool_allocate (pool, MIB, NULL));
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, 64 * MIB);
+  tarn_block_free (block);
+  tarn_clock_set (NULL);
+}
+
 /* Otherwise the heap may have more. */
 static void
 test_own_limit (HeapFixture *fixture, gconstpointer unused)
@@ -430,6 +514,8 @@ main (int argc, char **argv)
   heap_add ("pool/charge", test_charge);
   heap_add ("pool/own-limit", test_own_limit);
   heap_add ("pool/released", test_released);
+  heap_add ("pool/lowered", test_lowered);
+  heap_add ("pool/expires", test_expires);
   heap_add ("pool/charge-of-other", test_charge_of_other);
   heap_add ("pool/limit-fits", test_limit_fits);
   heap_add ("pool/limit-is-quick", test_limit_is_quick);

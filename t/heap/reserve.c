@@ -56,6 +56,17 @@ end (Fixture *fixture)
   tarn_testing_order_free (fixture->order);
 }
 
+/* Makes a heap that has the limit of the pool over it. */
+static TarnAllocator *
+new_following_heap (Fixture *fixture)
+{
+  g_autoptr (TarnAllocator) device = tarn_testing_order_allocator_new (fixture->order);
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+
+  options.follows_pool_limit = TRUE;
+  return tarn_heap_allocator_new (device, &options, NULL);
+}
+
 static TarnHeapStats
 get_heap_stats (Fixture *fixture)
 {
@@ -201,6 +212,90 @@ test_full (gconstpointer kind)
   g_assert_cmpuint (get_stats (fixture.pool).active_blocks, ==, 1);
   g_assert_true (tarn_pool_reserve (fixture.pool, 140 * MIB, NULL, NULL));
   tarn_block_free (block);
+  end (&fixture);
+}
+
+/* What a reservation that fails has got from the device goes back there, even if the queue whose
+ * memory it was has commands. */
+static void
+check_returned (TarnTestingPagesKind kind, gboolean has_queue)
+{
+  Fixture fixture;
+  gpointer queue;
+  TarnBlock *block;
+  gsize before;
+
+  begin (&fixture, kind, NULL);
+  queue = has_queue ? fixture.queue : NULL;
+  tarn_testing_pages_set_budget (fixture.pages, 200 * MIB);
+  block = tarn_pool_allocate_ordered (fixture.pool, 50 * MIB, queue, NULL);
+  g_assert_nonnull (block);
+  if (has_queue)
+    tarn_testing_order_put (fixture.order, queue, tarn_block_get_memory (block), 50 * MIB,
+                            TARN_TESTING_COMMAND_WRITE, 1);
+  before = get_heap_stats (&fixture).upstream_bytes;
+  g_assert_false (tarn_pool_reserve (fixture.pool, 180 * MIB, queue, NULL));
+  g_assert_cmpuint (get_heap_stats (&fixture).upstream_bytes, <=, before);
+  tarn_pool_set_limit_bytes (fixture.pool, 150 * MIB);
+  g_assert_false (tarn_pool_reserve (fixture.pool, 130 * MIB, queue, NULL));
+  g_assert_cmpuint (get_heap_stats (&fixture).upstream_bytes, <=, before);
+  assert_valid (fixture.pool);
+  tarn_pool_set_limit_bytes (fixture.pool, 0);
+  g_assert_true (tarn_pool_reserve (fixture.pool, 140 * MIB, queue, NULL));
+  tarn_block_free (block);
+  end (&fixture);
+}
+
+static void
+test_returned (gconstpointer kind)
+{
+  check_returned ((TarnTestingPagesKind) GPOINTER_TO_UINT (kind), FALSE);
+  check_returned ((TarnTestingPagesKind) GPOINTER_TO_UINT (kind), TRUE);
+}
+
+/* Reserves memory in a new pool.  Returns the number of the heap's segments. */
+static gsize
+count_pieces (TarnTestingPagesKind kind, gsize limit_bytes, gsize bytes)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  Fixture fixture;
+  gsize n;
+
+  options.limit_bytes = limit_bytes;
+  begin (&fixture, kind, NULL);
+  tarn_pool_unref (fixture.pool);
+  tarn_allocator_unref (fixture.heap);
+  fixture.heap = new_following_heap (&fixture);
+  fixture.pool = tarn_pool_new (fixture.heap, &options, NULL);
+  reserve (&fixture, bytes, NULL);
+  n = get_heap_stats (&fixture).pieces;
+  end (&fixture);
+  return n;
+}
+
+/* Few bytes are no reason for many segments, nor is a low limit; and no segment is for the last few
+ * bytes of many. */
+static void
+test_few_bytes (gconstpointer data)
+{
+  TarnTestingPagesKind kind = (TarnTestingPagesKind) GPOINTER_TO_UINT (data);
+
+  for (gsize limit = 4096; limit <= MIB; limit *= 2)
+    for (gsize bytes = 1; bytes <= limit; bytes = bytes * 3 + 1)
+      g_assert_cmpuint (count_pieces (kind, limit, bytes), <=, 1 + bytes / 4096);
+  g_assert_cmpuint (count_pieces (kind, 64 * KIB, 64 * KIB), <=, 16);
+  g_assert_cmpuint (count_pieces (kind, 0, 1), ==, 1);
+}
+
+static void
+test_last_bytes (gconstpointer data)
+{
+  TarnTestingPagesKind kind = (TarnTestingPagesKind) GPOINTER_TO_UINT (data);
+  Fixture fixture;
+
+  begin (&fixture, kind, NULL);
+  reserve (&fixture, 64 * MIB + 1, NULL);
+  g_assert_cmpuint (get_heap_stats (&fixture).upstream_bytes, <=, 72 * MIB);
   end (&fixture);
 }
 
@@ -376,6 +471,9 @@ main (int argc, char **argv)
   add ("idle", test_idle);
   add ("limit", test_limit);
   add ("full", test_full);
+  add ("returned", test_returned);
+  add ("few-bytes", test_few_bytes);
+  add ("last-bytes", test_last_bytes);
   add ("faults", test_faults);
   g_test_add_func ("/core/heap/reserve/stretches/virtual", test_stretches);
   g_test_add_func ("/core/heap/reserve/stretches/debugged", test_debugged_stretches);

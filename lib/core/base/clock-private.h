@@ -13,6 +13,10 @@
 /* The default time, in microseconds, for which a pool or heap keeps unused memory. */
 #define TARN_USUAL_IDLE_TIME (10 * G_TIME_SPAN_SECOND)
 
+/* The time, in microseconds, after which a pool or heap forgets that memory ran out, unless it runs
+ * out again. */
+#define TARN_SHORT_TIME (10 * G_TIME_SPAN_SECOND)
+
 /* The number of times that a pool or heap looks for unused memory during TARN_USUAL_IDLE_TIME. */
 #define TARN_LOOKS 8
 

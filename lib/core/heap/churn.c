@@ -180,13 +180,13 @@ _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
 }
 
 /* Gets the most bytes that the heap may have: its limit, or G_MAXSIZE if it has no limit.  Returns
- * 0 if upstream has run out of memory, so that the heap counts as having no room. */
+ * 0 if upstream has run out of memory lately, so that the heap counts as having no room. */
 static gsize
 get_most (const TarnHeap *heap)
 {
   gsize limit = _tarn_heap_get_limit (heap);
 
-  return heap->is_short ? 0 : limit != 0 ? limit : G_MAXSIZE;
+  return _tarn_heap_is_short (heap) ? 0 : limit != 0 ? limit : G_MAXSIZE;
 }
 
 /* Computes the most bytes that the heap should still get from upstream.  Threads use this number if

@@ -47,6 +47,9 @@
 #define LIMIT_SMALL_SHARE 1024
 #define MIN_UNIT_LIMIT (1024 * UNIT)
 
+/* The least number of bytes in a segment of a reservation, unless the reservation has fewer. */
+#define LEAST_SHARED ((gsize) 4 << 10)
+
 /* Constants for the usual size of a new segment.  Each arena (set of ranges) has a step, the number
  * of bytes by which the arena should grow (_tarn_arena_get_step ()).
  * - In the range for small requests, the segment has the step, but at most SMALL_PIECE_BYTES.
@@ -225,7 +228,7 @@ allocate (TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, GError
 static TarnPiece *
 piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
 {
-  TarnPiece *piece = _tarn_piece_new (memory, size);
+  TarnPiece *piece = _tarn_piece_new (heap, memory, size);
 
   piece->start = heap->next_start;
   heap->next_start += _tarn_round_up (size, UNIT) + UNIT;
@@ -419,7 +422,8 @@ parts_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError *
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;
         }
-      heap->is_short |= tarn_error_is_no_memory (local);
+      if (tarn_error_is_no_memory (local))
+        _tarn_heap_note_short (heap);
       bytes = bytes > needed ? needed : size;
       g_clear_error (&local);
     }
@@ -449,11 +453,15 @@ parts_choose (const TarnHeap *heap, gsize size)
 }
 
 /* Gets the size of the largest request that usually shares its segment with other requests.  A
- * larger request can be huge, and then gets a segment of its own. */
+ * larger request can be huge, and then gets a segment of its own.  The result is a multiple of the
+ * heap's alignment.  With a very low limit, the result is LEAST_SHARED bytes or the alignment,
+ * although these are huge then: a reservation would otherwise be many segments of a few bytes. */
 static gsize
 parts_get_max_shared (const TarnHeap *heap)
 {
-  return MAX (1, MIN (MIN_HUGE_BYTES, _tarn_heap_get_share (heap, TARN_MUCH_SHARE)));
+  gsize most = MIN (MIN_HUGE_BYTES, _tarn_heap_get_share (heap, TARN_MUCH_SHARE));
+
+  return MAX (MAX (most, LEAST_SHARED) & ~(heap->alignment - 1), heap->alignment);
 }
 
 /* The functions of heaps whose segments cannot move.  The field max_held bounds the size of the

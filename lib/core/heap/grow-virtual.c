@@ -500,7 +500,7 @@ add (TarnHeapRange *range, const TarnPlace *place, gsize size, GError **error)
       return FALSE;
     }
   _tarn_heap_note_peak (heap);
-  return map_at (range, place, _tarn_piece_new (backing, size), error);
+  return map_at (range, place, _tarn_piece_new (heap, backing, size), error);
 }
 
 /* Adds up the bytes of the idle segments that can move to a place (free addresses of a region). */
@@ -535,7 +535,9 @@ probe (TarnHeap *heap, gsize size, GError **error)
   if (is_there)
     _tarn_call (heap->upstream, backing_release, backing, size);
   _tarn_heap_lock (heap);
-  heap->is_short = !is_there;
+  heap->is_short = FALSE;
+  if (!is_there)
+    _tarn_heap_note_short (heap);
   return is_there;
 }
 
@@ -607,7 +609,7 @@ add_or_move (TarnHeapRange *range, TarnPlace *place, gsize wanted, GError **erro
         }
       if (size <= missing && (idle = find_idle (range, place)) != NULL)
         return use_idle (range, place, idle, error);
-      range->heap->is_short = TRUE;
+      _tarn_heap_note_short (range->heap);
       size = size > missing ? missing : MAX (_tarn_round_up (size / 2, granularity), granularity);
       g_clear_error (&local);
     }
@@ -656,7 +658,7 @@ choose_moving (TarnHeapRange *range, const TarnPlace *place, gsize size, TarnHea
  * the idle segments that can move.  No test is needed if one fresh segment can supply these bytes.
  * Otherwise, a test is needed in three cases:
  * - The request lacks so many bytes that it needs many segments (PROBED_BYTES).
- * - Memory ran out before.
+ * - Memory ran out lately.
  * - Upstream forbids returns of segments for now, so the heap could not return the segments of a
  *   request that fails. */
 static gboolean
@@ -664,7 +666,8 @@ needs_probe (const TarnHeapRange *range, const TarnPlace *place, gsize size, gsi
 {
   gsize missing = place->missing, movable;
 
-  if (!range->heap->is_short && missing < PROBED_BYTES && !_tarn_heap_stays (range->heap))
+  if (!_tarn_heap_is_short (range->heap) && missing < PROBED_BYTES
+      && !_tarn_heap_stays (range->heap))
     return FALSE;
   movable = count_movable (range, place);
   *bytes = missing - MIN (missing, movable);
@@ -680,7 +683,7 @@ looks_for_gaps (const TarnHeapRange *range, gsize size, gsize missing)
   const TarnHeap *heap = range->heap;
 
   return moves_in (range) && heap->growth_bytes == 0
-         && (missing > get_room (heap, size) || heap->is_short
+         && (missing > get_room (heap, size) || _tarn_heap_is_short (heap)
              || !_tarn_heap_has_room (heap, missing, NULL));
 }
 

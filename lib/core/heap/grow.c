@@ -220,11 +220,6 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
   n_before = _tarn_direct_get_calls ();
   _tarn_heap_end_aliases (heap);
   has_grown = heap->growth->grow (range, size, attempt, error);
-  if (!has_grown && _tarn_heap_stays (heap))
-    /* The range could not grow enough for the request.  So return the segments that the heap has
-     * added for the request to upstream.  Otherwise only this range could use them, because
-     * upstream forbids the heap to move segments now (_tarn_heap_stays ()). */
-    _tarn_heap_release_idle (heap, NULL);
   heap->stats.driver_calls += _tarn_direct_get_calls () - n_before;
   _tarn_heap_end_change (heap);
   return has_grown;
@@ -241,10 +236,12 @@ _tarn_heap_await_more (TarnHeap *heap, const GError *error)
 
 /* Makes the struct of a segment: @size bytes of memory that the caller got from upstream. */
 TarnPiece *
-_tarn_piece_new (TarnMemory memory, gsize size)
+_tarn_piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
 {
   TarnPiece *piece = g_new0 (TarnPiece, 1);
 
+  _tarn_assert_locked (&heap->lock);
+  piece->number = ++heap->n_made;
   piece->memory = memory;
   piece->size = size;
   piece->link.data = piece;
@@ -340,6 +337,68 @@ _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
   else
     cut_idle (heap, 0, &pieces);
   return release (heap, &pieces);
+}
+
+/* Returns to upstream the idle segments that the heap has made since TarnHeap.n_made was @n_made.
+ * If @queue is not NULL, returns only segments of this queue.  The caller has set is_changing. */
+static void
+release_made (TarnHeap *heap, const TarnHeapQueue *queue, guint64 n_made)
+{
+  GQueue pieces = G_QUEUE_INIT;
+
+  TARN_FOR_EACH_IDLE (piece, next, heap)
+    if (piece->number > n_made && (queue == NULL || piece->range->arena->queue == queue)
+        && _tarn_piece_can_go (piece))
+      cut (piece, &pieces);
+  release (heap, &pieces);
+}
+
+/* Returns to upstream the idle segments of a queue that the heap has made since TarnHeap.n_made was
+ * @n_made.  Call this after a request has failed, because nobody may need the segments that the
+ * heap added for it.  While upstream forbids moves (_tarn_heap_stays ()), only the range of the
+ * request could use them. */
+void
+_tarn_queue_release_unused (TarnHeapQueue *queue, guint64 n_made)
+{
+  TarnHeap *heap = queue->heap;
+
+  if (heap->n_made == n_made || !await_change (heap, 0, NULL))
+    return;
+  begin_change (heap);
+  release_made (heap, queue, n_made);
+  _tarn_heap_end_change (heap);
+}
+
+/* Gets the number of segments that the heap has ever made, for _tarn_heap_release_made (). */
+guint64
+_tarn_heap_count_made (TarnHeap *heap)
+{
+  guint64 n_made;
+
+  _tarn_heap_lock_open (heap);
+  n_made = heap->n_made;
+  _tarn_heap_unlock (heap);
+  return n_made;
+}
+
+/* Returns to upstream the idle segments that the heap has made since _tarn_heap_count_made ()
+ * returned @n_made.  If upstream accepts only memory that no command uses, first makes the host
+ * wait for the commands that use idle segments. */
+void
+_tarn_heap_release_made (TarnHeap *heap, guint64 n_made)
+{
+  _tarn_heap_lock (heap);
+  if (heap->n_made != n_made && !heap->frees_in_order)
+    _tarn_heap_await_idle (heap);
+  if (heap->n_made != n_made && await_change (heap, 0, NULL))
+    {
+      begin_change (heap);
+      _tarn_heap_end_aliases (heap);
+      release_made (heap, NULL, n_made);
+      _tarn_heap_end_change (heap);
+    }
+  _tarn_heap_check_if_full_debug (heap);
+  _tarn_heap_unlock (heap);
 }
 
 /* Returns to upstream the segments that have been idle for TarnHeap.idle_time or longer. */

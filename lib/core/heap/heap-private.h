@@ -134,6 +134,7 @@ struct _TarnPiece
   /* The memory that upstream allocated for the segment, as a handle or an address.  In a heap of
    * virtual memory, this is the handle of the physical memory. */
   TarnMemory memory;
+  guint64 number;         /* the value of TarnHeap.n_made when the heap had made the segment */
   TarnHeapRange *range;   /* the range to which the segment belongs */
   TarnHeapRegion *region; /* the region (reserved addresses) where the segment is mapped; NULL if
                              the memory is not virtual */
@@ -608,6 +609,7 @@ struct _TarnHeap
   /* The number of extents in use that the field table does not have.  Such an extent was taken
    * by a thread in a read section, or a thread is about to add it to the table or to free it. */
   gsize n_unnamed;
+  guint64 n_made;   /* the number of segments that the heap has ever made */
   gsize lost_bytes; /* the bytes of lost extents: extents in use that the program will never free */
   gsize lent_bytes; /* the bytes that the heap has lent to other heaps (lend.c) */
   gsize peak_with_lent; /* the highest sum of stats.used_bytes and lent_bytes */
@@ -626,7 +628,9 @@ struct _TarnHeap
   TarnHeapChurn churn;
   gboolean refuses_aliases; /* TRUE if upstream failed to map a segment at a second address */
   gboolean is_short;   /* TRUE if upstream ran out of memory when the heap last grew; in a heap of
-                          virtual memory, stays TRUE until a test allocation succeeds */
+                          virtual memory, stays TRUE until a test allocation succeeds.  The heap
+                          ignores this field TARN_SHORT_TIME after short_at. */
+  gint64 short_at;     /* the time when upstream last ran out of memory */
   gboolean is_unready; /* TRUE if upstream allocated memory, but the host failed to wait until the
                           memory was ready; only the thread that set is_changing uses this field */
   gint64 look_at; /* the time of the next check for segments that have been idle for idle_time */
@@ -756,6 +760,7 @@ gboolean _tarn_heap_may_share (const TarnHeap *heap, gsize size);
 gboolean _tarn_heap_may_share_piece (const TarnHeap *heap, const TarnPiece *piece, gsize size);
 gsize _tarn_heap_get_max_unchecked (const TarnHeap *heap);
 void _tarn_heap_age_peaks (TarnHeap *heap);
+void _tarn_heap_note_short (TarnHeap *heap);
 void _tarn_heap_note_full (TarnHeap *heap, gsize size);
 void _tarn_heap_note_growth (TarnHeap *heap);
 
@@ -829,7 +834,7 @@ guint _tarn_heap_count_idle (const TarnHeap *heap);
 void _tarn_arena_share_out (TarnArena *arena);
 
 /* Functions of grow.c, which add and return segments.  The caller holds the heap's lock.  The first
- * six functions release the lock during driver calls and waits. */
+ * seven functions release the lock during driver calls and waits. */
 gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt,
                           GError **error);
 gboolean _tarn_heap_await_more (TarnHeap *heap, const GError *error);
@@ -837,12 +842,13 @@ gsize _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes);
 void _tarn_heap_expire (TarnHeap *heap);
 gboolean _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error);
 void _tarn_heap_end_change (TarnHeap *heap);
+void _tarn_queue_release_unused (TarnHeapQueue *queue, guint64 n_made);
 /* More functions of grow.c.  The caller of these six functions holds the heap's lock.  Only
  * _tarn_heap_release_idle () releases the lock, during driver calls. */
 gsize _tarn_heap_get_limit (const TarnHeap *heap);
 gboolean _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error);
 void _tarn_heap_note_peak (TarnHeap *heap);
-TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
+TarnPiece *_tarn_piece_new (TarnHeap *heap, TarnMemory memory, gsize size);
 gboolean _tarn_piece_can_go (const TarnPiece *piece);
 gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 
@@ -943,6 +949,13 @@ _tarn_arena_get_step (const TarnArena *arena)
 {
   return _tarn_arena_get_bytes (arena)
          / (arena->heap->arenas.length > TARN_FEW_ARENAS ? TARN_SHARE_OF_ARENA : (gsize) 1);
+}
+
+/* Returns TRUE if upstream has run out of memory lately. */
+static inline gboolean
+_tarn_heap_is_short (const TarnHeap *heap)
+{
+  return heap->is_short && _tarn_clock_now () - heap->short_at < TARN_SHORT_TIME;
 }
 
 /* Returns TRUE while upstream forbids the heap to unmap, move or return any segment that a request

@@ -156,25 +156,34 @@ _tarn_heap_get_max_unchecked (const TarnHeap *heap)
 
 /* Begins a new period of the heap's recent peak of bytes in use, if the present period has lasted
  * for TarnHeap.idle_time.  The heap keeps the peak of the period that is over and begins the peak
- * of the new period.  It forgets the peaks of all periods before.  It also forgets the limit that
- * it learnt when upstream refused memory. */
+ * of the new period.  It forgets the peaks of all periods before.  Also forgets the limit that the
+ * heap learnt when upstream refused memory, if that was TARN_SHORT_TIME ago: the heap learns one
+ * again if upstream refuses memory again. */
 void
 _tarn_heap_age_peaks (TarnHeap *heap)
 {
   gint64 now;
 
   _tarn_assert_locked (&heap->lock);
-  if (_tarn_heap_get_most (heap) == G_MAXSIZE || heap->idle_time == G_MAXINT64)
+  if (_tarn_heap_get_most (heap) == G_MAXSIZE)
     return;
   now = _tarn_clock_now ();
-  if (now - heap->peak_at < heap->idle_time)
+  if (now - heap->short_at >= TARN_SHORT_TIME)
+    heap->full_bytes = G_MAXSIZE;
+  if (heap->idle_time == G_MAXINT64 || now - heap->peak_at < heap->idle_time)
     return;
   heap->peak_at = now;
   heap->peak_before = heap->peak_lately;
   heap->peak_lately = heap->stats.used_bytes;
-  /* Forgets the limit that the heap learnt when upstream refused memory.  If upstream refuses
-   * memory again, the heap learns a limit again. */
-  heap->full_bytes = G_MAXSIZE;
+}
+
+/* Records that upstream has run out of memory. */
+void
+_tarn_heap_note_short (TarnHeap *heap)
+{
+  _tarn_assert_locked (&heap->lock);
+  heap->is_short = TRUE;
+  heap->short_at = _tarn_clock_now ();
 }
 
 /* Records that upstream refused @size more bytes for the heap.  The heap's present bytes plus @size
@@ -186,6 +195,7 @@ _tarn_heap_note_full (TarnHeap *heap, gsize size)
   gsize all = heap->stats.upstream_bytes;
 
   _tarn_assert_locked (&heap->lock);
+  heap->short_at = _tarn_clock_now ();
   heap->full_bytes = MIN (heap->full_bytes, all + MIN (size, G_MAXSIZE - all));
 }
 

@@ -112,7 +112,7 @@ is_tight (const TarnHeap *heap, gsize size)
   gsize granularity = heap->upstream->ops.virtual_granularity;
 
   return heap->growth == &_tarn_heap_virtual_growth && size < granularity
-         && (heap->is_short || !_tarn_heap_has_room (heap, granularity, NULL))
+         && (_tarn_heap_is_short (heap) || !_tarn_heap_has_room (heap, granularity, NULL))
          && _tarn_heap_get_idle_bytes (heap) <= heap->stats.upstream_bytes / TIGHT_SHARE
          && !_tarn_heap_stays (heap);
 }
@@ -225,6 +225,9 @@ take_aligned_growing (TarnHeapQueue *queue, gsize size, gsize alignment)
  *   search begins again.
  * - It takes an extent from the arena of another queue.
  *
+ * If the heap could not grow enough, it returns the segments that it has added and that nobody uses
+ * to upstream.
+ *
  * If @alignment is not 0, @size bytes of the extent begin at a multiple of @alignment.  Each extent
  * of @size + @alignment bytes has such bytes, so the first steps look for an extent of that size.
  * If these steps fail because memory has run out, the heap grows by only @size bytes, and the
@@ -240,6 +243,7 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, gsize alignment, GError **err
   g_autoptr (GError) local = NULL;
   TarnHeapAttempt attempt = { .moves = TARN_MOVES_UNDECIDED };
   gboolean was_awaited = FALSE;
+  guint64 n_made = heap->n_made;
   TarnExtent *extent;
   /* The number of times that the heap grew for this request.  After the second time, the request
    * takes any extent that is large enough, even if the extent does not suit (TarnHeapGrowth.suits).
@@ -267,6 +271,8 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, gsize alignment, GError **err
     extent = take_aligned_growing (queue, size, alignment);
   if (extent == NULL)
     extent = take_what_there_is (queue, size, alignment);
+  if (local != NULL)
+    _tarn_queue_release_unused (queue, n_made);
   if (extent == NULL)
     {
       _tarn_heap_describe_free (heap, &local);

@@ -319,10 +319,6 @@ _tarn_pool_end_arenas (TarnPool *pool)
         pool->met.places[i].is_going = TRUE;
       drop_going (pool);
     }
-  /* drop_going () comes first: it returns the blocks in TarnCache.kept to their arenas, and so
-   * lowers TarnCache.managed_bytes of their threads.  _tarn_pool_end_grants () then lowers each
-   * thread's grant to managed_bytes.  In the other order, a thread could still allocate the bytes
-   * of its returned blocks without the pool's lock. */
   _tarn_pool_end_grants (pool);
   __atomic_store_n (&pool->has_arenas, FALSE, __ATOMIC_RELAXED);
   _tarn_pool_open (pool, was_open);

@@ -27,8 +27,8 @@ G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
  * - TARN_HEAP_ALIGNED_BINS, for pools with a limit: sizes up to 16 KiB share bins, one bin for each
  *   multiple of 512 bytes.  A pool uses this value only if the heap rounds all sizes up to a
  *   multiple of 512 bytes, so these bins waste no memory.
- * - TARN_HEAP_EXACT_BINS: each size has its own bin.  Once memory has run out, a pool uses this
- *   value, so that threads cache few small blocks and free memory can merge.
+ * - TARN_HEAP_EXACT_BINS: each size has its own bin.  If memory has run out lately, a pool uses
+ *   this value, so that threads cache few small blocks and free memory can merge.
  *
  * Each value tells the largest size that shares a bin: 2^(value - TARN_HEAP_EXACT_BINS) bytes.
  * When a pool changes from one value to another, the blocks in its bins stay there. */

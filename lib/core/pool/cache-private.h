@@ -150,6 +150,10 @@ struct _TarnMetQueue
  */
 #define TARN_CACHE_KEPT 8
 
+/* A value of TarnCache.granted_bytes: in a pool with a limit, the thread has to take the pool's
+ * lock for each request that needs memory of an arena, even if it has just freed as many bytes. */
+#define TARN_NO_GRANT G_MINSSIZE
+
 /* A thread cache: the cached blocks that one thread has of one pool.
  *
  * Invariants, whenever a thread holds the pool's lock and has stopped the pool's read
@@ -217,7 +221,7 @@ struct _TarnCache
   gsize managed_bytes;
   gssize managed_peak;
   /* In a pool with a limit: the value that managed_bytes may reach before the thread has to take
-   * the pool's lock. */
+   * the pool's lock, or TARN_NO_GRANT. */
   gssize granted_bytes;
   /* The number of blocks that this thread has added to the pool and has not yet reported to the
    * pool, modulo 2^64.  Negative if the thread has removed more blocks than it has added. */
@@ -324,6 +328,8 @@ void _tarn_cache_grant (TarnCache *cache);
 void _tarn_pool_end_grants (TarnPool *pool);
 guint _tarn_pool_choose_bins (const TarnPool *pool, gsize limit_bytes);
 void _tarn_pool_set_bins (TarnPool *pool, guint leading_bits);
+void _tarn_pool_note_short (TarnPool *pool);
+void _tarn_pool_forget_short (TarnPool *pool, gint64 now);
 TarnBlock *_tarn_cache_get_kept (const TarnCache *cache, gpointer handle);
 void _tarn_cache_return_kept (TarnCache *cache, gpointer handle);
 void _tarn_cache_return_all_kept (TarnCache *cache);

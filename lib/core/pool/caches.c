@@ -116,6 +116,7 @@ cache_new (TarnPool *pool)
   _tarn_assert_locked (&pool->lock);
   cache->seen_hits = G_MAXUINT64;
   cache->pool = pool;
+  cache->granted_bytes = TARN_NO_GRANT;
   /* While the pool has only one cache, the peak of this cache is the peak of the pool.  So the pool
    * counts the peak before it adds a second cache. */
   if (pool->caches.first != NULL && pool->caches.first->next == NULL)

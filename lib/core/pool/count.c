@@ -186,7 +186,8 @@ _tarn_cache_count_active (TarnCache *cache)
   cache->counted_bytes += cache->active_bytes;
   __atomic_store_n (&cache->active_bytes, 0, __ATOMIC_RELAXED);
   cache->peak = 0;
-  cache->granted_bytes -= (gssize) cache->managed_bytes;
+  if (cache->granted_bytes != TARN_NO_GRANT)
+    cache->granted_bytes -= (gssize) cache->managed_bytes;
   __atomic_store_n (&cache->managed_bytes, 0, __ATOMIC_RELAXED);
   cache->managed_peak = 0;
   cache->pool->blocks.n += cache->n_blocks;

@@ -296,6 +296,8 @@ _tarn_pool_needs_recorded (const TarnPool *pool)
  * Also moves the blocks in thread caches to the bins, where their age counts.  If they stay in the
  * bins for a long time, a later call removes them.
  *
+ * Lets sizes share bins again, if memory has not run out for some time.
+ *
  * Does nothing if less than TARN_USUAL_IDLE_TIME / TARN_LOOKS has passed since the function last
  * looked for such blocks. */
 static void
@@ -308,6 +310,7 @@ take_expired (TarnPool *pool, TarnBlock ***end)
   pool->store.look_at = now + TARN_USUAL_IDLE_TIME / TARN_LOOKS;
   take_oldest (pool, now - TARN_USUAL_IDLE_TIME, 0, end);
   _tarn_pool_flush (pool);
+  _tarn_pool_forget_short (pool, now);
 }
 
 /* Removes blocks from the pool: those that it has held for a long time, and also the oldest ones if

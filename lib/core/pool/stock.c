@@ -89,10 +89,29 @@ _tarn_pool_set_bins (TarnPool *pool, guint leading_bits)
     __atomic_store_n (&pool->leading_bits, leading_bits, __ATOMIC_RELAXED);
 }
 
+/* Records that memory has run out: from now on, each size has its own bin. */
+void
+_tarn_pool_note_short (TarnPool *pool)
+{
+  _tarn_assert_locked (&pool->lock);
+  pool->store.short_at = _tarn_clock_now ();
+  _tarn_pool_set_bins (pool, TARN_HEAP_EXACT_BINS);
+}
+
+/* Lets sizes share bins again, if memory has not run out for TARN_SHORT_TIME. */
+void
+_tarn_pool_forget_short (TarnPool *pool, gint64 now)
+{
+  if (now - pool->store.short_at >= TARN_SHORT_TIME)
+    _tarn_pool_set_bins (pool, _tarn_pool_choose_bins (pool, pool->limit.bytes));
+}
+
 /* Functions for grants: a grant is the number of bytes that a thread may allocate without the
  * pool's lock.  The caller holds the pool's lock. */
 
-/* Ends the grants of all threads.  The threads have to take the pool's lock to get new grants. */
+/* Ends the grants of all threads.  The threads have to take the pool's lock to get new grants.
+ * Until then, a thread may not even allocate the bytes that it frees, because the pool may be above
+ * a limit that was lowered. */
 void
 _tarn_pool_end_grants (TarnPool *pool)
 {
@@ -102,14 +121,15 @@ _tarn_pool_end_grants (TarnPool *pool)
     return;
   was_open = _tarn_pool_close (pool);
   for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
-    cache->granted_bytes = (gssize) cache->managed_bytes;
+    cache->granted_bytes = TARN_NO_GRANT;
   _tarn_pool_open (pool, was_open);
 }
 
 /* Gives the cache's thread a new grant: at most half of the bytes that are left below the pool's
  * limit.  The thread may then allocate these bytes without the pool's lock.  Does nothing if the
  * pool has no limit or no arenas, if the thread's grant is still large, or if read sections are
- * stopped, for example because a request waits for memory. */
+ * stopped, for example because a request waits for memory.  If the pool is above its limit, the
+ * thread gets no grant. */
 void
 _tarn_cache_grant (TarnCache *cache)
 {
@@ -118,12 +138,14 @@ _tarn_cache_grant (TarnCache *cache)
   gsize most = MIN (pool->limit.bytes / GRANT_SHARE, MAX_GRANT), committed, left;
 
   if (!pool->has_arenas || pool->limit.bytes == 0 || _tarn_door_is_closed (&pool->door)
-      || cache->granted_bytes - managed >= (gssize) most)
+      || (cache->granted_bytes != TARN_NO_GRANT && cache->granted_bytes - managed >= (gssize) most))
     return;
-  cache->granted_bytes = managed;
+  cache->granted_bytes = TARN_NO_GRANT;
   committed = _tarn_pool_get_committed (pool) + pool->limit.reserved_bytes + pool->returning.bytes;
-  left = pool->limit.bytes - MIN (committed, pool->limit.bytes);
-  cache->granted_bytes += (gssize) MIN (most, left / 2);
+  if (committed > pool->limit.bytes)
+    return;
+  left = pool->limit.bytes - committed;
+  cache->granted_bytes = managed + (gssize) MIN (most, left / 2);
 }
 
 /* A function for a thread that does not hold the pool's lock */

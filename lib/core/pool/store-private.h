@@ -181,6 +181,8 @@ typedef struct
   gboolean has_done;
   /* The time at which the pool next looks for blocks that it has held for too long. */
   gint64 look_at;
+  /* In a pool over a heap: the time when memory last ran out (_tarn_pool_note_short ()). */
+  gint64 short_at;
   /* A list of held blocks that are in no bin.  The pool could not return them to upstream, because
    * the driver could not tell whether commands still use them.  The next call that returns blocks
    * tries these again. */

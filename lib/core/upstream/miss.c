@@ -283,7 +283,7 @@ recover (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
   TarnBlock *block = NULL;
 
   _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_set_bins (pool, TARN_HEAP_EXACT_BINS);
+  _tarn_pool_note_short (pool);
   _tarn_mutex_unlock (&pool->lock);
   if (_tarn_pool_reclaim (pool, alloc_size, TRUE))
     block = ask_upstream_again (pool, request, alloc_size, error);
@@ -336,6 +336,17 @@ _tarn_pool_tell_holders (TarnPool *pool, GError *error)
   _tarn_snapshot_note_out_of_memory (error->message);
 }
 
+/* Makes the heap below the pool do its periodic work, after a request that exceeds the pool's
+ * limit: such a request asks the heap for nothing, but the heap's idle segments have to expire. */
+static void
+look_after_heap (const TarnPool *pool, const Request *request)
+{
+  TarnHeap *heap = _tarn_pool_get_given_heap (pool);
+
+  if (heap != NULL && request->exceeds_limit)
+    _tarn_heap_look_after (heap, request->queue != NULL ? request->queue->handle : NULL);
+}
+
 /* Fails a request with the last error of upstream.  If the error says that the context is lost, the
  * memory of all cached blocks is lost, too.  In this case, also makes the pool return its cached
  * blocks, and cache no more blocks. */
@@ -351,6 +362,7 @@ fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GE
   _tarn_pool_count (pool, &stats);
   _tarn_mutex_unlock (&pool->lock);
 
+  look_after_heap (pool, request);
   is_short = request->exceeds_limit || has_run_out (request, upstream_error);
   if (is_short)
     TARN_EVENT (out_of_memory,
