@@ -265,7 +265,8 @@ typedef struct
 
   /** Takes a reference to a first argument, and returns it. The memo keeps the reference as long as
    * it has an entry for this first argument. Returns NULL if that is not possible: then the memo
-   * keeps no such entry. */
+   * keeps no such entry. If the memo has unref_value and no ref_value, tarn_memo_get() then fails
+   * with TARN_ERROR_FAILED. */
   gpointer (*ref_first_arg) (gpointer user_data, gpointer first_arg);
 
   /** Releases a reference that ref_first_arg took. */
@@ -412,8 +413,10 @@ void tarn_memo_unref (TarnMemo *memo);
  * @param value      out, nullable: the value. If the memo has ref_value, the caller owns a
  *                   reference to it; if not, the value is valid until the memo forgets it.
  * @param error      return location, or NULL: the function's error; TARN_ERROR_RECURSION;
- *                   TARN_ERROR_CONTEXT_LOST for a first argument that was destroyed, if the memo
- *                   can detect that; TARN_ERROR_FORKED in a child of fork ()
+ *                   TARN_ERROR_FAILED if the memo cannot give the value: see ref_value,
+ *                   ref_first_arg and tarn_memo_forget(); TARN_ERROR_CONTEXT_LOST for a first
+ *                   argument that was destroyed, if the memo can detect that; TARN_ERROR_FORKED in
+ *                   a child of fork ()
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */
@@ -424,9 +427,10 @@ gboolean tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, g
  * Forgets a memo's entries for a first argument. If the memo has an upstream memo, that memo
  * forgets its entries, too. Meanwhile threads may have computed new entries from those of the
  * upstream memo; this memo then forgets the new entries. If a thread is computing a value, the
- * threads that wait for the value get it, but the memo does not keep it. Afterwards the memo has no
- * reference to the first argument or its values, except those of calls in progress. In a child of
- * fork () the function does nothing.
+ * threads that wait for the value get it, but the memo does not keep it. If the memo has
+ * unref_value and no ref_value, it releases the value at once, and these threads get
+ * TARN_ERROR_FAILED. Afterwards the memo has no reference to the first argument or its values,
+ * except those of calls in progress. In a child of fork () the function does nothing.
  *
  * @param memo       a memo; any thread may call it
  * @param first_arg  the first argument. NULL stands for the current one if the memo has

@@ -287,12 +287,14 @@ ask_for_function (const TarnCudaDriver *driver, TarnMemo *modules, CUcontext con
 }
 
 /* Finds a function.  During the lookup, the memo of modules may forget the function's module.  The
- * module is then unloaded, so the function is not valid.  In this case, repeats the lookup, in
- * which the memo loads the module again. */
+ * module is then unloaded, so the function is not valid.  If the memo forgets the module already
+ * while it loads the module, the memo fails with TARN_ERROR_FAILED.  In both cases, repeats the
+ * lookup, in which the memo loads the module again. */
 static gpointer
 find_function (gpointer context, gconstpointer data, gpointer modules, GError **error)
 {
   const TarnCudaDriver *driver = _tarn_cuda_get_driver (error);
+  GError *local = NULL;
   TarnCudaFunctionKey key;
   CUfunction function;
   CUmodule module;
@@ -309,11 +311,15 @@ find_function (gpointer context, gconstpointer data, gpointer modules, GError **
   do
     {
       module = NULL;
+      g_clear_error (&local);
       begin_lookup (context);
-      function = ask_for_function (driver, modules, context, &key, &module, error);
+      function = ask_for_function (driver, modules, context, &key, &module, &local);
       was_forgotten = end_lookup (context, module);
     }
-  while (function != NULL && was_forgotten);
+  while ((function != NULL && was_forgotten)
+         || g_error_matches (local, TARN_ERROR, TARN_ERROR_FAILED));
+  if (local != NULL)
+    g_propagate_error (error, local);
   return function;
 }
 

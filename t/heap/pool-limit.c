@@ -470,6 +470,41 @@ test_limit_moves (HeapFixture *fixture, gconstpointer unused)
     }
 }
 
+/* A request that fits at the end of the addresses, with the free bytes there, is served: the heap
+ * maps it nowhere else, where it would need more memory than the limit allows. */
+static void
+test_limit_at_end (HeapFixture *fixture, gconstpointer unused)
+{
+  const gsize size = 8 * MIB + 30 * KIB;
+  g_autoptr (GPtrArray) blocks = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
+  g_autoptr (TarnPool) pool = NULL;
+  TarnBlock *freed = NULL;
+  gsize all;
+
+  (void) unused;
+  if (!fixture->is_virtual || sizeof (gsize) < sizeof (guint64))
+    {
+      g_test_skip ("there is no virtual memory of 8 GiB");
+      return;
+    }
+  pool = limited_pool_new (fixture, 9 * GIB);
+  while (heap_get_stats (fixture).upstream_bytes < 8 * GIB
+         || heap_get_stats (fixture).largest_free_bytes > 600 * KIB)
+    {
+      if (freed == NULL && heap_get_stats (fixture).upstream_bytes > GIB)
+        freed = allocate (pool, size);
+      g_ptr_array_add (blocks, allocate (pool, 500 * KIB));
+    }
+  all = heap_get_stats (fixture).upstream_bytes;
+  tarn_block_free (freed);
+  tarn_pool_free_held (pool);
+  tarn_pool_set_limit_bytes (pool, all);
+  g_assert_null (tarn_pool_allocate (pool, size + 200 * KIB, NULL)); /* memory is short now */
+  tarn_pool_set_limit_bytes (pool, all + 8 * MIB);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, ==, all);
+  g_ptr_array_add (blocks, allocate (pool, size + 8 * KIB));
+}
+
 /* A heap learns that a device is small and full: at first it does not know. */
 static void
 test_device_fits (HeapFixture *fixture, gconstpointer unused)
@@ -524,6 +559,7 @@ main (int argc, char **argv)
   heap_add ("pool/limit-filled", test_limit_filled);
   heap_add ("pool/limit-moves", test_limit_moves);
   heap_add ("pool/device-fits", test_device_fits);
+  heap_add ("pool/limit-at-end", test_limit_at_end);
   heap_add ("pool/odd-limit", test_odd_limit);
   return g_test_run ();
 }

@@ -177,6 +177,48 @@ test_moves_refused (QueuesFixture *fixture, gconstpointer data)
   queues_assert_valid (fixture);
 }
 
+static gint64 now;
+
+static gint64
+get_now (void)
+{
+  return now;
+}
+
+/* A driver that once has no memory to map a segment at two addresses is asked for that again, after
+ * some time. */
+static void
+test_moves_again (QueuesFixture *fixture, gconstpointer data)
+{
+  if (!((const QueuesWay *) data)->is_virtual)
+    {
+      g_test_skip ("parts do not move");
+      return;
+    }
+  now = G_TIME_SPAN_DAY;
+  tarn_clock_set (get_now);
+  for (guint i = 0; i < 3; i++)
+    {
+      guint64 moves = queues_get_heap_stats (fixture).moves;
+      TarnBlock *block = queues_take (fixture, 100 * MIB, fixture->first);
+      TarnBlock *between = queues_take (fixture, 12 * MIB, fixture->first);
+
+      queues_put (fixture, block);
+      if (i == 0)
+        tarn_testing_pages_fail (fixture->pages, 1, FALSE);
+      block = queues_take (fixture, 150 * MIB, fixture->first);
+      moves = queues_get_heap_stats (fixture).moves - moves;
+      g_assert_true (tarn_testing_pages_has_failed (fixture->pages));
+      g_assert_cmpint (moves > 0, ==, i == 2); /* not within the next ten seconds */
+      queues_put (fixture, between);
+      queues_put (fixture, block);
+      tarn_pool_free_held (fixture->pool);
+      g_assert_cmpuint (queues_get_heap_stats (fixture).upstream_bytes, ==, 0);
+      now += i == 0 ? G_TIME_SPAN_SECOND : 10 * G_TIME_SPAN_SECOND;
+    }
+  tarn_clock_set (NULL);
+}
+
 /* Queues in turn, of which each has ever other blocks: memory moves between them at first, and not
  * again and again. */
 static void
@@ -367,6 +409,7 @@ main (int argc, char **argv)
   queues_add ("moved-generation", test_moved_generation);
   queues_add ("moves-on", test_moves_on);
   queues_add ("moves-refused", test_moves_refused);
+  queues_add ("moves-again", test_moves_again);
   queues_add ("turns", test_turns);
   queues_add ("windows", test_windows);
   queues_add ("growing-vectors", test_growing_vectors);

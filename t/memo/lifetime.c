@@ -432,7 +432,8 @@ test_hit_meanwhile (MemoFixture *fixture, gconstpointer max_entries)
   assert_calls (fixture->memo, 1, 1, 0);
 }
 
-/* Nobody has a reference on a value that is forgotten meanwhile: it goes, and once. */
+/* Nobody has a reference on a value that is forgotten meanwhile: it goes, once, and nobody gets
+ * it. */
 static void
 test_borrowed_meanwhile (MemoFixture *fixture, gconstpointer unused)
 {
@@ -453,12 +454,41 @@ test_borrowed_meanwhile (MemoFixture *fixture, gconstpointer unused)
   for (guint i = 0; i < G_N_ELEMENTS (askers); i++)
     {
       asker_join (&askers[i]);
-      g_assert_no_error (askers[i].error);
-      g_assert_true (askers[i].value == askers[0].value);
+      g_assert_error (askers[i].error, TARN_ERROR, TARN_ERROR_FAILED);
+      g_assert_null (askers[i].value);
+      g_clear_error (&askers[i].error);
     }
   g_assert_cmpuint (live (fixture), ==, 0);
   g_assert_cmpuint (fixture->function.n_unrefs, ==, 1);
   gate_clear (&gate);
+}
+
+static gpointer
+refuse_reference (gpointer unused, gpointer first_arg)
+{
+  (void) unused;
+  (void) first_arg;
+  return NULL;
+}
+
+/* Nor does anybody get a value that is released because its first argument cannot be kept. */
+static void
+test_borrowed_unkept (MemoFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+  gpointer value = NULL;
+  gint64 key = 1;
+
+  (void) unused;
+  fixture->ops.ref_value = NULL;
+  fixture->ops.ref_first_arg = refuse_reference;
+  memo_fixture_make (fixture);
+  g_assert_false (tarn_memo_get (fixture->memo, &fixture->first_args[0], &key, &value, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+  g_assert_null (value);
+  g_assert_true (tarn_memo_get (fixture->memo, &fixture->first_args[0], &key, NULL, NULL));
+  g_assert_cmpuint (live (fixture), ==, 0);
+  g_assert_cmpuint (fixture->function.n_unrefs, ==, 2);
 }
 
 int
@@ -485,5 +515,6 @@ main (int argc, char **argv)
   ADD_WITH ("hit-meanwhile", GUINT_TO_POINTER (0), test_hit_meanwhile);
   ADD_WITH ("hit-meanwhile-max-entries", GUINT_TO_POINTER (5), test_hit_meanwhile);
   ADD ("borrowed-meanwhile", test_borrowed_meanwhile);
+  ADD ("borrowed-unkept", test_borrowed_unkept);
   return g_test_run ();
 }

@@ -30,7 +30,18 @@ _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range)
   if (_tarn_piece_is_quiet (piece))
     return TRUE;
   return piece->range->arena->queue == range->arena->queue && range->kind != TARN_RANGE_SMALL
-         && heap->upstream->ops.backing_aliases && !heap->refuses_aliases;
+         && heap->upstream->ops.backing_aliases
+         && (heap->aliases_at == 0 || _tarn_clock_now () >= heap->aliases_at);
+}
+
+/* Records that upstream failed, with @error, to map a segment at a second address.  If upstream had
+ * no memory for that, the heap tries again after some time.  Otherwise it never does. */
+void
+_tarn_heap_note_no_alias (TarnHeap *heap, const GError *error)
+{
+  _tarn_assert_locked (&heap->lock);
+  heap->aliases_at
+      = tarn_error_is_no_memory (error) ? _tarn_clock_now () + TARN_SHORT_TIME : G_MAXINT64;
 }
 
 /* Adds an alias to @queue: the segment @piece has moved within the queue, but is still mapped at

@@ -335,9 +335,9 @@ move_quiet (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece, GErr
 }
 
 /* Moves an idle segment to a place of a range of its queue, although the queue's commands may still
- * use the segment at its old address.  The segment stays mapped there as well.  If upstream refuses
- * to map a segment twice, the segment does not move, and the heap makes no more moves of this kind
- * (TarnHeap.refuses_aliases). */
+ * use the segment at its old address.  The segment stays mapped there as well.  If upstream fails
+ * to map the segment twice, the segment does not move, and the heap makes no more moves of this
+ * kind, for some time or for ever (_tarn_heap_note_no_alias ()). */
 static void
 move_unquiet (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece)
 {
@@ -345,16 +345,17 @@ move_unquiet (TarnHeapRange *range, const TarnPlace *place, TarnPiece *piece)
   TarnHeapRange *old_range = piece->range;
   TarnHeapRegion *old_region = piece->region;
   guint64 old_start = piece->start;
+  g_autoptr (GError) error = NULL;
   gboolean is_mapped;
 
   _tarn_range_cut_piece (piece, TRUE);
   _tarn_heap_unlock (heap);
   is_mapped = _tarn_call (heap->upstream, backing_map, piece->memory, piece->size,
-                          memory_at (get_address (place, piece->size)), NULL);
+                          memory_at (get_address (place, piece->size)), &error);
   _tarn_heap_lock (heap);
   if (!is_mapped)
     {
-      heap->refuses_aliases = TRUE;
+      _tarn_heap_note_no_alias (heap, error);
       _tarn_range_add_busy_piece (old_range, piece, NULL);
       return;
     }

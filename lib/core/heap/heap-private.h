@@ -626,7 +626,8 @@ struct _TarnHeap
   gint64 peak_at; /* the time when the present period began; a period lasts for idle_time or longer
                      (spare.c) */
   TarnHeapChurn churn;
-  gboolean refuses_aliases; /* TRUE if upstream failed to map a segment at a second address */
+  gint64 aliases_at;   /* the time from which the heap maps segments at a second address; later than
+                          now   if upstream failed to do so (_tarn_heap_note_no_alias ()) */
   gboolean is_short;   /* TRUE if upstream ran out of memory when the heap last grew; in a heap of
                           virtual memory, stays TRUE until a test allocation succeeds.  The heap
                           ignores this field TARN_SHORT_TIME after short_at. */
@@ -811,6 +812,7 @@ gboolean _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *r
 void _tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *region,
                             guint64 start);
 void _tarn_queue_lose_aliases (TarnHeapQueue *queue);
+void _tarn_heap_note_no_alias (TarnHeap *heap, const GError *error);
 void _tarn_heap_end_aliases (TarnHeap *heap);
 
 /* More functions of extent.c.  The caller holds the heap's lock and has forbidden read sections. */

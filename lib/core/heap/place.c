@@ -24,7 +24,7 @@
  * - @size is at least LEAST_APART.
  * - The range's largest free extent has at least @size - @size / NEARLY_SHARE bytes, so the request
  *   nearly fits into it.
- * - The heap's limit allows the bytes that the request lacks at the range's end.
+ * - The heap's limit allows @size more bytes.
  * - The region has at least APART_SHARE * @size bytes of free addresses at its end.
  * - No gap right after a free extent makes the request need less memory.
  * - One of two things is true: fewer than @size / APART_FREE_SHARE bytes are free at the range's
@@ -223,8 +223,8 @@ _tarn_range_find_place (const TarnHeapRange *range, gsize size, gboolean is_firs
 {
   TarnPlace apart;
   gboolean goes_apart = is_first && nearly_fits (range, size)
-                        && _tarn_heap_has_room (range->heap, place->missing, NULL)
-                        && get_place_apart (range, size, &apart);
+                        && get_place_apart (range, size, &apart)
+                        && _tarn_heap_has_room (range->heap, apart.missing, NULL);
 
   if (goes_apart && get_free_bytes (place->below) < size / APART_FREE_SHARE)
     *place = apart;

@@ -290,6 +290,14 @@ compute_entry (TarnMemo *memo, TarnComputation *computation)
     keep_result (memo, computation, elapsed);
 }
 
+/* Returns TRUE if a value ends with its computation, and the caller can take no reference to it. */
+static gboolean
+is_to_end (const TarnMemo *memo, const TarnComputation *computation)
+{
+  return computation->owns_value && computation->value != NULL && memo->ops.ref_value == NULL
+         && memo->ops.unref_value != NULL;
+}
+
 /* Stores the result of a computation for the caller: a reference to the value in *value; or, if the
  * computation failed, a copy of its error in *error.  Returns FALSE if there is an error. */
 static gboolean
@@ -306,6 +314,13 @@ take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *
     }
   if (value == NULL && memo->ops.value_for_thread == NULL)
     return TRUE;
+  if (is_to_end (memo, computation))
+    {
+      g_set_error_literal (error, TARN_ERROR, TARN_ERROR_FAILED,
+                           "the memo released the value, because the entry was forgotten while the "
+                           "value was computed, or ref_first_arg returned NULL");
+      return FALSE;
+    }
   if (!_tarn_memo_ref_value (memo, computation->value, &found))
     return _tarn_memo_set_unreferenced (error);
   if (memo->ops.value_for_thread != NULL && found != NULL)
