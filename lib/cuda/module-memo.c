@@ -118,7 +118,8 @@ begin_lookup (gpointer context)
 /* Marks a lookup of a function as ended.  If no other lookup is in progress in the context, unloads
  * the modules that memos have forgotten during the lookups.  @module: the function's module, or
  * NULL if the lookup found none.  Returns TRUE if a memo has forgotten @module during the lookup;
- * the caller then must not use the function.  The caller has made the context current. */
+ * the caller then must not use the function.  If @module is NULL, returns TRUE if a memo has
+ * forgotten any module of the context.  The caller has made the context current. */
 static gboolean
 end_lookup (gpointer context, CUmodule module)
 {
@@ -129,7 +130,8 @@ end_lookup (gpointer context, CUmodule module)
 
   _tarn_mutex_lock (&lock);
   busy = find_busy (context);
-  was_forgotten = g_slist_find (busy->forgotten, module) != NULL;
+  was_forgotten
+      = module != NULL ? g_slist_find (busy->forgotten, module) != NULL : busy->forgotten != NULL;
   if (--busy->n_lookups == 0)
     {
       forgotten = busy->forgotten;
@@ -316,8 +318,8 @@ find_function (gpointer context, gconstpointer data, gpointer modules, GError **
       function = ask_for_function (driver, modules, context, &key, &module, &local);
       was_forgotten = end_lookup (context, module);
     }
-  while ((function != NULL && was_forgotten)
-         || g_error_matches (local, TARN_ERROR, TARN_ERROR_FAILED));
+  while (was_forgotten
+         && (function != NULL || g_error_matches (local, TARN_ERROR, TARN_ERROR_FAILED)));
   if (local != NULL)
     g_propagate_error (error, local);
   return function;
