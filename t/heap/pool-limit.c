@@ -505,6 +505,27 @@ test_limit_at_end (HeapFixture *fixture, gconstpointer unused)
   g_ptr_array_add (blocks, allocate (pool, size + 8 * KIB));
 }
 
+/* A count of one is "1 byte". */
+static void
+test_one_byte (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  g_autoptr (GError) error = NULL;
+  TarnMemory memory, other;
+
+  (void) unused;
+  if (skips_virtual (fixture))
+    return;
+  options.limit_bytes = 1;
+  heap_renew (fixture, &options);
+  memory = heap_take (fixture, 1);
+  g_assert_false (tarn_allocator_allocate_memory (fixture->heap, 1, &other, &error));
+  g_assert_true (g_str_has_suffix (
+      error->message, " has 1 byte of a limit of 1, and needs 1 more: 0 bytes are free "
+                      "in 1 segment, and the largest free range has 0"));
+  heap_put (fixture, memory, 1);
+}
+
 /* A heap learns that a device is small and full: at first it does not know. */
 static void
 test_device_fits (HeapFixture *fixture, gconstpointer unused)
@@ -560,6 +581,7 @@ main (int argc, char **argv)
   heap_add ("pool/limit-moves", test_limit_moves);
   heap_add ("pool/device-fits", test_device_fits);
   heap_add ("pool/limit-at-end", test_limit_at_end);
+  heap_add ("pool/one-byte", test_one_byte);
   heap_add ("pool/odd-limit", test_odd_limit);
   return g_test_run ();
 }

@@ -322,6 +322,29 @@ test_lowered_in_use (Fixture *fixture, gconstpointer unused)
   tarn_block_free (blocks[1]);
 }
 
+/* A count of one is "1 byte". */
+static void
+test_one_byte (Fixture *fixture, gconstpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block;
+
+  (void) unused;
+  tarn_pool_set_limit_bytes (fixture->pool, 1);
+  block = allocate (fixture->pool, 1);
+  g_assert_null (tarn_pool_allocate (fixture->pool, 1, &error));
+  g_assert_true (g_str_has_suffix (error->message,
+                                   ": 1 byte asked for, but 0 are left of the limit "
+                                   "of 1 byte: blocks in use take 1"));
+  g_clear_error (&error);
+  tarn_pool_set_limit_bytes (fixture->pool, 2);
+  g_assert_null (tarn_pool_allocate (fixture->pool, 2, &error));
+  g_assert_true (g_str_has_suffix (error->message,
+                                   ": 2 bytes asked for, but 1 is left of the limit "
+                                   "of 2 bytes: blocks in use take 1"));
+  tarn_block_free (block);
+}
+
 /* Many sizes, each with a bin of its own */
 
 #define N_SIZES 300
@@ -441,6 +464,7 @@ main (int argc, char **argv)
   ADD ("check", test_check);
   ADD ("lowered", test_lowered);
   ADD ("lowered-in-use", test_lowered_in_use);
+  ADD ("one-byte", test_one_byte);
   ADD ("many-sizes", test_many_sizes);
   ADD ("many-sizes/quickly", test_many_sizes_quickly);
   return g_test_run ();

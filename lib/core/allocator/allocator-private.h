@@ -14,6 +14,10 @@
 #include "base/thread-private.h"
 #include "common/trace-format-private.h"
 
+/* The format of a number of bytes in a message, and its arguments: "1 byte" or "5 bytes". */
+#define TARN_BYTES_FORMAT "%" G_GSIZE_FORMAT " byte%s"
+#define TARN_BYTES(n) (gsize) (n), (n) == 1 ? "" : "s"
+
 /* A listener: functions that receive the state of allocators, in order to write it to a recording
  * or a snapshot.  The caller of these functions holds the allocator's lock.  @properties: pairs of
  * a TarnTraceProperty and a number. */

@@ -278,8 +278,8 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
     }
   if (local == NULL)
     g_set_error (&local, TARN_ERROR, TARN_ERROR_FAILED,
-                 "%s failed without saying why, for %" G_GSIZE_FORMAT " bytes", allocator->label,
-                 size);
+                 "%s failed without saying why, for " TARN_BYTES_FORMAT, allocator->label,
+                 TARN_BYTES (size));
   if (is_direct (allocator))
     record_call (allocator, size, fresh, local, start);
   g_propagate_error (error, local);

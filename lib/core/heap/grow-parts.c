@@ -254,9 +254,9 @@ keep_unready (TarnHeap *heap, gpointer handle, TarnRangeKind kind, TarnMemory me
       return TRUE;
     }
   _tarn_heap_unlock (heap);
-  g_message ("%s: %s: the heap does not return %" G_GSIZE_FORMAT
-             " bytes to its allocator, because commands may still use them",
-             heap->base.label, error->message, size);
+  g_message ("%s: %s: the heap does not return " TARN_BYTES_FORMAT
+             " to its allocator, because commands may still use them",
+             heap->base.label, error->message, TARN_BYTES (size));
   _tarn_heap_lock (heap);
   return FALSE;
 }

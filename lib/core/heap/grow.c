@@ -36,10 +36,10 @@ await_change (TarnHeap *heap, gsize size, GError **error)
     _tarn_heap_wait (heap);
   heap->n_waiting--;
   if (heap->is_changing)
-    g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
-                 "%s: %" G_GSIZE_FORMAT
-                 " bytes are requested by a function that the heap calls to get more memory",
-                 heap->base.label, size);
+    g_set_error (
+        error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
+        "%s: a function that the heap calls to get more memory requests " TARN_BYTES_FORMAT,
+        heap->base.label, TARN_BYTES (size));
   return !heap->is_changing;
 }
 
@@ -143,13 +143,13 @@ _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
     return TRUE;
   if (limit == 0)
     g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
-                 "%s has %" G_GSIZE_FORMAT " bytes, and cannot count %" G_GSIZE_FORMAT " more",
-                 heap->base.label, used, size);
+                 "%s has " TARN_BYTES_FORMAT ", and cannot count %" G_GSIZE_FORMAT " more",
+                 heap->base.label, TARN_BYTES (used), size);
   else
     g_set_error (error, TARN_ERROR, TARN_ERROR_LIMIT,
-                 "%s has %" G_GSIZE_FORMAT " bytes of a limit of %" G_GSIZE_FORMAT
+                 "%s has " TARN_BYTES_FORMAT " of a limit of %" G_GSIZE_FORMAT
                  ", and needs %" G_GSIZE_FORMAT " more",
-                 heap->base.label, used, limit, size);
+                 heap->base.label, TARN_BYTES (used), limit, size);
   return FALSE;
 }
 

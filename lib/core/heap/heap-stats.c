@@ -41,11 +41,11 @@ _tarn_heap_describe_free (const TarnHeap *heap, GError **error)
   if (*error == NULL || !tarn_error_is_no_memory (*error) || heap->stats.pieces == 0)
     return;
   message = g_steal_pointer (&(*error)->message);
-  (*error)->message
-      = g_strdup_printf ("%s: %" G_GSIZE_FORMAT " bytes are free in %" G_GSIZE_FORMAT
-                         " segment%s, and the largest free range has %" G_GSIZE_FORMAT,
-                         message, heap->stats.free_bytes, heap->stats.pieces,
-                         heap->stats.pieces == 1 ? "" : "s", get_largest_of_all (heap));
+  (*error)->message = g_strdup_printf (
+      "%s: " TARN_BYTES_FORMAT " %s free in %" G_GSIZE_FORMAT
+      " segment%s, and the largest free range has %" G_GSIZE_FORMAT,
+      message, TARN_BYTES (heap->stats.free_bytes), heap->stats.free_bytes == 1 ? "is" : "are",
+      heap->stats.pieces, heap->stats.pieces == 1 ? "" : "s", get_largest_of_all (heap));
 }
 
 /* Returns the heap's generation: the number of times that the heap has begun to unmap memory, or to

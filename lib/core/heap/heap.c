@@ -296,8 +296,8 @@ heap_free (gpointer user_data, TarnMemory memory, gsize size)
     end_use (heap, extent);
   _tarn_heap_unlock (heap);
   if (!is_used)
-    g_critical ("%s: memory 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT " bytes is not in use",
-                heap->base.label, memory.address, size);
+    g_critical ("%s: memory 0x%" G_GINT64_MODIFIER "x of " TARN_BYTES_FORMAT " is not in use",
+                heap->base.label, memory.address, TARN_BYTES (size));
 }
 
 /* Counts memory as lost: its user will never free it. */
@@ -356,9 +356,9 @@ lose_idle (TarnHeap *heap)
       g_free (piece);
     }
   if (bytes > 0)
-    _tarn_message ("%s: the heap does not return %" G_GSIZE_FORMAT
-                   " bytes to its allocator, because commands may still use them",
-                   heap->base.label, bytes);
+    _tarn_message ("%s: the heap does not return " TARN_BYTES_FORMAT
+                   " to its allocator, because commands may still use them",
+                   heap->base.label, TARN_BYTES (bytes));
 }
 
 /* Frees all extents in use, so that their segments become idle.  Call this only if the users of all
@@ -412,8 +412,8 @@ heap_finalize (TarnAllocator *allocator)
   heap_trim (allocator, 0);
   _tarn_allocator_withdraw (allocator);
   if (heap->stats.used_bytes > heap->lost_bytes)
-    g_critical ("%s ends with %" G_GSIZE_FORMAT " bytes in use", heap->base.label,
-                heap->stats.used_bytes - heap->lost_bytes);
+    g_critical ("%s ends with " TARN_BYTES_FORMAT " in use", heap->base.label,
+                TARN_BYTES (heap->stats.used_bytes - heap->lost_bytes));
   free_queues (heap);
   for (GSList *link = heap->dead_arenas; link != NULL; link = link->next)
     _tarn_arena_free_slabs (link->data);

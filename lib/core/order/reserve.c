@@ -98,14 +98,16 @@ is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
     return TRUE;
   if (room == 0 || block->alloc_size > room)
     g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
-                 "%s holds %" G_GSIZE_FORMAT " bytes at most, and %" G_GSIZE_FORMAT
-                 " are to be reserved",
-                 pool->base.label, room, block->alloc_size);
+                 "%s holds " TARN_BYTES_FORMAT " at most, and %" G_GSIZE_FORMAT
+                 " %s to be reserved",
+                 pool->base.label, TARN_BYTES (room), block->alloc_size,
+                 block->alloc_size == 1 ? "is" : "are");
   else
     g_set_error (error, TARN_ERROR, has_limit ? TARN_ERROR_LIMIT : TARN_ERROR_OUT_OF_MEMORY,
-                 "%s: there are %" G_GSIZE_FORMAT " bytes, but not the %" G_GSIZE_FORMAT
+                 "%s: there %s " TARN_BYTES_FORMAT ", but not the %" G_GSIZE_FORMAT
                  " of a block that can be held",
-                 pool->base.label, block->alloc_size,
+                 pool->base.label, block->alloc_size == 1 ? "is" : "are",
+                 TARN_BYTES (block->alloc_size),
                  _tarn_bin_alloc_size (block->bin, _tarn_pool_get_leading_bits (pool)));
   return FALSE;
 }

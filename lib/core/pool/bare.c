@@ -40,6 +40,6 @@ _tarn_pool_free_bare (gpointer user_data, TarnMemory memory, gsize size)
   if (block != NULL)
     tarn_block_free (block);
   else
-    g_critical ("%s: memory 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT " bytes is not in use",
-                pool->base.label, memory.address, size);
+    g_critical ("%s: memory 0x%" G_GINT64_MODIFIER "x of " TARN_BYTES_FORMAT " is not in use",
+                pool->base.label, memory.address, TARN_BYTES (size));
 }

@@ -163,9 +163,9 @@ tell_stuck (const TarnPool *pool, const TarnGiveBack *give_back, const GError *e
             ? g_strdup_printf (" in %" G_GSIZE_FORMAT " blocks", give_back->n_untold)
             : g_strdup ("");
 
-  g_message ("%s: %s: the pool does not return %" G_GSIZE_FORMAT
-             " bytes%s to its allocator, because commands may still use them",
-             pool->base.label, error->message, give_back->untold_bytes, number);
+  g_message ("%s: %s: the pool does not return " TARN_BYTES_FORMAT
+             "%s to its allocator, because commands may still use them",
+             pool->base.label, error->message, TARN_BYTES (give_back->untold_bytes), number);
 }
 
 /* Returns to upstream the blocks that the caller has taken out of the free lists and announced by

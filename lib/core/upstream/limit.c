@@ -257,10 +257,10 @@ set_limit_error (TarnPool *pool, gsize size, gboolean is_stuck, GError **error)
     g_string_printf (held, " (%" G_GSIZE_FORMAT " of them held)",
                      MIN (left, pool->stats.held_bytes));
   g_set_error (error, TARN_ERROR, TARN_ERROR_LIMIT,
-               "%s: %" G_GSIZE_FORMAT " bytes asked for, but %" G_GSIZE_FORMAT
-               "%s are left of the limit of %" G_GSIZE_FORMAT " bytes%s%s",
-               pool->base.label, size, left, held->str, limit, parts->len > 0 ? ": " : "",
-               parts->str);
+               "%s: " TARN_BYTES_FORMAT " asked for, but %" G_GSIZE_FORMAT
+               "%s %s left of the limit of " TARN_BYTES_FORMAT "%s%s",
+               pool->base.label, TARN_BYTES (size), left, held->str, left == 1 ? "is" : "are",
+               TARN_BYTES (limit), parts->len > 0 ? ": " : "", parts->str);
 }
 
 /* Sets the error of a request with so many bytes that the pool's counters would overflow.  The

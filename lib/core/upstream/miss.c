@@ -315,12 +315,13 @@ prefix_error (const TarnPool *pool, const Request *request, const TarnPoolStats 
 {
   if (has_run_out (request, *error))
     g_prefix_error (error,
-                    "%s: %" G_GSIZE_FORMAT " bytes asked for, %" G_GSIZE_FORMAT
+                    "%s: " TARN_BYTES_FORMAT " asked for, %" G_GSIZE_FORMAT
                     " active, %" G_GSIZE_FORMAT " held: ",
-                    pool->base.label, request->size, stats->active_bytes, stats->held_bytes);
+                    pool->base.label, TARN_BYTES (request->size), stats->active_bytes,
+                    stats->held_bytes);
   else if (!g_error_matches (*error, TARN_ERROR, TARN_ERROR_LIMIT))
-    g_prefix_error (error, "%s: %" G_GSIZE_FORMAT " bytes asked for: ", pool->base.label,
-                    request->size);
+    g_prefix_error (error, "%s: " TARN_BYTES_FORMAT " asked for: ", pool->base.label,
+                    TARN_BYTES (request->size));
 }
 
 /* Adds to the error of a request or charge, for which there is too little memory, a list of the
