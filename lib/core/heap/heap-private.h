@@ -627,7 +627,7 @@ struct _TarnHeap
                      (spare.c) */
   TarnHeapChurn churn;
   gint64 aliases_at;   /* the time from which the heap maps segments at a second address; later than
-                          now   if upstream failed to do so (_tarn_heap_note_no_alias ()) */
+                          now if upstream failed to do so (_tarn_heap_note_no_alias ()) */
   gboolean is_short;   /* TRUE if upstream ran out of memory when the heap last grew; in a heap of
                           virtual memory, stays TRUE until a test allocation succeeds.  The heap
                           ignores this field TARN_SHORT_TIME after short_at. */
