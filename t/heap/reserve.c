@@ -273,8 +273,7 @@ count_pieces (TarnTestingPagesKind kind, gsize limit_bytes, gsize bytes)
   return n;
 }
 
-/* Few bytes are no reason for many segments, nor is a low limit; and no segment is for the last few
- * bytes of many. */
+/* Few bytes are no reason for many segments, nor is a low limit. */
 static void
 test_few_bytes (gconstpointer data)
 {
@@ -287,15 +286,43 @@ test_few_bytes (gconstpointer data)
   g_assert_cmpuint (count_pieces (kind, 0, 1), ==, 1);
 }
 
+/* A reservation takes as much memory as it has bytes, and a little. */
 static void
-test_last_bytes (gconstpointer data)
+test_exact (gconstpointer data)
 {
   TarnTestingPagesKind kind = (TarnTestingPagesKind) GPOINTER_TO_UINT (data);
+  static const gsize sizes[]
+      = { 1, 100 * KIB, 20 * MIB, 64 * MIB + 1, 200 * MIB, 256 * MIB + 3, 300 * MIB, 1000 * MIB };
+
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
+    {
+      Fixture fixture;
+
+      begin (&fixture, kind, NULL);
+      reserve (&fixture, sizes[i], NULL);
+      g_assert_cmpuint (get_heap_stats (&fixture).upstream_bytes, >=, sizes[i]);
+      g_assert_cmpuint (get_heap_stats (&fixture).upstream_bytes, <=, sizes[i] + 4 * MIB);
+      end (&fixture);
+    }
+}
+
+/* 200 MiB serve three requests of 64 MiB, the largest of which several fit into segments. */
+static void
+test_large_blocks (gconstpointer data)
+{
+  TarnTestingPagesKind kind = (TarnTestingPagesKind) GPOINTER_TO_UINT (data);
+  TarnBlock *blocks[3];
   Fixture fixture;
+  gsize before;
 
   begin (&fixture, kind, NULL);
-  reserve (&fixture, 64 * MIB + 1, NULL);
-  g_assert_cmpuint (get_heap_stats (&fixture).upstream_bytes, <=, 72 * MIB);
+  reserve (&fixture, 200 * MIB, NULL);
+  before = get_heap_stats (&fixture).upstream_bytes;
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    blocks[i] = tarn_pool_allocate (fixture.pool, 64 * MIB, NULL);
+  g_assert_cmpuint (get_heap_stats (&fixture).upstream_bytes, ==, before);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_block_free (blocks[i]);
   end (&fixture);
 }
 
@@ -473,7 +500,8 @@ main (int argc, char **argv)
   add ("full", test_full);
   add ("returned", test_returned);
   add ("few-bytes", test_few_bytes);
-  add ("last-bytes", test_last_bytes);
+  add ("exact", test_exact);
+  add ("large-blocks", test_large_blocks);
   add ("faults", test_faults);
   g_test_add_func ("/core/heap/reserve/stretches/virtual", test_stretches);
   g_test_add_func ("/core/heap/reserve/stretches/debugged", test_debugged_stretches);

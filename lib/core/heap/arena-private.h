@@ -87,8 +87,8 @@ gboolean _tarn_heap_set_pool_limit (TarnHeap *heap, gconstpointer pool, gboolean
                                     gsize limit_bytes);
 void _tarn_heap_end_pool_limit (TarnHeap *heap, gconstpointer pool);
 gsize _tarn_heap_read_limit (TarnHeap *heap);
-guint64 _tarn_heap_count_made (TarnHeap *heap);
-void _tarn_heap_release_made (TarnHeap *heap, guint64 n_made);
+guint64 _tarn_heap_begin_reservation (TarnHeap *heap);
+void _tarn_heap_end_reservation (TarnHeap *heap, guint64 n_made, gboolean has_failed);
 gboolean _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error);
 gboolean _tarn_heap_await_door (TarnHeap *heap);
 gboolean _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GError **error);

@@ -122,6 +122,9 @@ get_most_suiting (const TarnHeap *heap, gsize size)
   return size + MIN (get_spare (heap, size), G_MAXSIZE - size);
 }
 
+/* Chooses the size of a new segment: @needed bytes at least, and usually more, so that later
+ * requests need no segment.  During a reservation, a segment has @needed bytes, or the size that
+ * the program has set if that is more. */
 static gsize
 choose_size (const TarnHeapRange *range, gsize size, gsize needed)
 {
@@ -134,7 +137,7 @@ choose_size (const TarnHeapRange *range, gsize size, gsize needed)
 
   if (range->kind == TARN_RANGE_SMALL)
     least = _tarn_heap_get_share (heap, LIMIT_SMALL_SHARE);
-  if (usual == 0)
+  if (usual == 0 && heap->n_reservations == 0)
     {
       if (range->kind == TARN_RANGE_SMALL)
         usual = MIN (SMALL_PIECE_BYTES, has);

@@ -456,6 +456,7 @@ get_most_of_piece (const TarnHeap *heap, gsize bytes)
  *   little memory stays small.  The segment has at most the bytes that the heap may still get
  *   (get_room ()).  If the request lacks more bytes than that, the segment is made large enough
  *   for the request, up to the largest size of a segment (get_most_of_piece ()).
+ * - During a reservation, the segment in such a range is only as large as the request needs.
  *
  * In all cases, the segment must fit into the place. */
 static gsize
@@ -473,6 +474,8 @@ choose_size (const TarnHeapRange *range, const TarnPlace *place, gsize size)
     most = G_MAXSIZE;
   else if (range->kind == TARN_RANGE_SMALL)
     usual = granularity;
+  else if (heap->n_reservations > 0)
+    usual = 0;
   else
     usual = MIN (_tarn_round_up (_tarn_arena_get_step (range->arena), granularity),
                  get_room (heap, size) / granularity * granularity);

@@ -369,28 +369,34 @@ _tarn_queue_release_unused (TarnHeapQueue *queue, guint64 n_made)
   _tarn_heap_end_change (heap);
 }
 
-/* Gets the number of segments that the heap has ever made, for _tarn_heap_release_made (). */
+/* Begins a reservation: until it ends, the heap makes no segment larger than its request needs.
+ * Returns the number of segments that the heap has ever made, for _tarn_heap_end_reservation (). */
 guint64
-_tarn_heap_count_made (TarnHeap *heap)
+_tarn_heap_begin_reservation (TarnHeap *heap)
 {
   guint64 n_made;
 
   _tarn_heap_lock_open (heap);
   n_made = heap->n_made;
+  heap->n_reservations++;
   _tarn_heap_unlock (heap);
   return n_made;
 }
 
-/* Returns to upstream the idle segments that the heap has made since _tarn_heap_count_made ()
- * returned @n_made.  If upstream accepts only memory that no command uses, first makes the host
- * wait for the commands that use idle segments. */
+/* Ends a reservation.  If it has failed, returns to upstream the idle segments that the heap has
+ * made since _tarn_heap_begin_reservation () returned @n_made.  If upstream accepts only memory
+ * that no command uses, first makes the host wait for the commands that use idle segments. */
 void
-_tarn_heap_release_made (TarnHeap *heap, guint64 n_made)
+_tarn_heap_end_reservation (TarnHeap *heap, guint64 n_made, gboolean has_failed)
 {
+  gboolean has_unused;
+
   _tarn_heap_lock (heap);
-  if (heap->n_made != n_made && !heap->frees_in_order)
+  heap->n_reservations--;
+  has_unused = has_failed && heap->n_made != n_made;
+  if (has_unused && !heap->frees_in_order)
     _tarn_heap_await_idle (heap);
-  if (heap->n_made != n_made && await_change (heap, 0, NULL))
+  if (has_unused && await_change (heap, 0, NULL))
     {
       begin_change (heap);
       _tarn_heap_end_aliases (heap);

@@ -20,33 +20,20 @@ may_be_smaller (const GError *error)
   return error->domain != TARN_ERROR || tarn_error_is_no_memory (error);
 }
 
-/* Computes the size of the next block for a reservation that still lacks @bytes bytes.  A block has
- * at most @most bytes.  All blocks have about the same size, because a small last block would get a
- * segment among those for small requests. */
-static gsize
-choose_part (TarnHeap *heap, gsize bytes, gsize most)
-{
-  gsize n = bytes / most + (bytes % most > 0);
-
-  return heap != NULL ? MIN (
-             bytes, _tarn_round_up (bytes / n + (bytes % n > 0), _tarn_heap_get_alignment (heap)))
-                      : bytes;
-}
-
 /* Allocates blocks of @bytes bytes in total, as few blocks as possible, and adds them to @blocks.
  * Returns FALSE with an error if there is too little memory. */
 static gboolean
 take (TarnPool *pool, gsize bytes, gpointer queue, GPtrArray *blocks, GError **error)
 {
   TarnHeap *heap = _tarn_pool_get_given_heap (pool);
-  gsize most = heap != NULL ? _tarn_heap_get_max_shared (heap) : G_MAXSIZE;
+  gsize part = heap != NULL ? _tarn_heap_get_max_shared (heap) : G_MAXSIZE;
 
   while (bytes > 0)
     {
       g_autoptr (GError) local = NULL;
-      gsize part = choose_part (heap, bytes, most);
       TarnBlock *block;
 
+      part = MIN (part, bytes);
       block = tarn_pool_allocate_ordered (pool, part, queue, &local);
       if (block != NULL)
         {
@@ -59,7 +46,7 @@ take (TarnPool *pool, gsize bytes, gpointer queue, GPtrArray *blocks, GError **e
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;
         }
-      most = MAX (MIN_PART, _tarn_round_up (part / 2, MIN_PART));
+      part = MAX (MIN_PART, _tarn_round_up (part / 2, MIN_PART));
     }
   return TRUE;
 }
@@ -158,12 +145,12 @@ tarn_pool_reserve (TarnPool *pool, gsize bytes, gpointer queue, GError **error)
     }
   blocks = g_ptr_array_new ();
   heap = _tarn_pool_get_given_heap (pool);
-  n_made = heap != NULL ? _tarn_heap_count_made (heap) : 0;
+  n_made = heap != NULL ? _tarn_heap_begin_reservation (heap) : 0;
   is_there = take (pool, bytes, queue, blocks, error);
   if (is_there && pool->heap == NULL && blocks->len > 0)
     is_there = is_to_be_held (pool, g_ptr_array_index (blocks, 0), error);
   free_all (pool, blocks, queue);
-  if (!is_there && heap != NULL) /* the heap keeps no memory for a reservation that failed */
-    _tarn_heap_release_made (heap, n_made);
+  if (heap != NULL)
+    _tarn_heap_end_reservation (heap, n_made, !is_there);
   return is_there;
 }
