@@ -203,7 +203,7 @@ free_on_used_queue (const TarnBlock *block)
   g_autoptr (GError) error = NULL;
 
   g_assert (block->n_uses > 0);
-  if (ops->free_on_queue == NULL) /* a heap, or a backend without this function */
+  if (ops->free_on_queue == NULL) /* heaps and some backends do not implement it */
     return FALSE;
   for (guint i = 0; i < block->n_uses && error == NULL; i++)
     await_used_queue (block, block->uses[i].queue, handle, &error);

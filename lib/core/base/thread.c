@@ -227,7 +227,7 @@ has_membarrier (void)
 #ifdef TARN_THREAD_SANITIZER
   return FALSE;
 #else
-  static gsize answer = 0; /* 1: membarrier does not work; 2: it works */
+  static gsize answer = 0; /* 0: not known yet; 1: membarrier does not work; 2: membarrier works */
 
   if (g_once_init_enter (&answer))
     g_once_init_leave (&answer,

@@ -37,7 +37,7 @@
 
 struct _TarnDyingSlot
 {
-  guint version; /* atomic; odd while a thread is changing the slot */
+  guint version; /* atomic: changes with the slot's fields; odd while a thread changes them */
   const guint8 *whole;
   /* Offsets and sizes, copied from the block whose guards the slot describes.  If whole_size is 0,
    * no block uses the slot. */

@@ -47,7 +47,7 @@ typedef struct
 typedef struct
 {
   TarnPool *pool;
-  guint n; /* the number of tries until now */
+  guint n; /* the number of tries of this request or free until now */
 } TarnVisits;
 
 /* A function that frees @block in a read section.  Returns FALSE, and changes no block, if the
