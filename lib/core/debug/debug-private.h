@@ -76,7 +76,7 @@ typedef struct
    * field. */
   gboolean is_said;
   gconstpointer host;  /* address at which the host can read @whole; NULL if there is none */
-  TarnDyingSlot *slot; /* describes the block's guards to the signal handler (dying.c); nullable */
+  TarnDyingSlot *slot; /* the slot that describes the block's guards (dying.c); nullable */
   /* TRUE if unmapped addresses follow the block (gaps.c).  If so, @backing is the block's physical
    * memory. */
   gboolean has_gap;
@@ -125,7 +125,7 @@ typedef struct
   gsize quarantined_bytes;
   gsize taken_bytes;     /* the bytes of all blocks, including blocks that are being allocated */
   gsize limit_bytes;     /* largest allowed taken_bytes; 0 if there is no limit */
-  gboolean has_ended;    /* TRUE after _tarn_debug_end_pool () */
+  gboolean has_ended;    /* TRUE if the pool has ended (_tarn_debug_end_pool ()) */
   gint shows_host;       /* atomic: TRUE if the host sees devices' writes; -1 if not tested yet */
   gint is_captured_said; /* atomic: TRUE if a message about a captured stream was logged */
   /* TRUE if several blocks have had the same address, so that the table has only one of them.  Then

@@ -187,8 +187,8 @@ struct _TarnCache
   /* Atomic: the number of requests that this cache has ever served.  The pool's own counter of hits
    * does not include them. */
   guint64 hits TARN_WHOLE;
-  /* Atomic: the number of requests that arenas have served, with new blocks, for the threads that
-   * have had this cache. */
+  /* Atomic: the number of requests that arenas of the heap have served with new blocks, for the
+   * threads that have had this cache. */
   guint64 misses TARN_WHOLE;
 
   /* The pool's lock guards the fields from here to chunk.  The field pool is constant. */
@@ -237,17 +237,18 @@ struct _TarnCache
    * cache, another bin that had blocks.  If this happens, the thread uses more sizes than the cache
    * has slots. */
   guint n_replaced;
-  /* The number of blocks that the thread took from arenas since it last checked the clock. */
+  /* The number of blocks that the thread took from arenas (memory of the heap for one queue each)
+   * since it last checked the clock. */
   guint n_taken_in_turn;
   /* The time, from _tarn_clock_now (), at which the thread last did the periodic work for the pool
    * and the heap. */
   gint64 looked_at;
   guint n_taken_kept; /* the number of requests that blocks of TarnCache.kept have served */
-  /* The block that the thread last took from an arena.  Only for comparison of pointers, because
-   * another thread may have freed the block. */
+  /* The block that the thread last took from an arena of the heap.  The thread only compares this
+   * pointer, because another thread may have freed the block. */
   const TarnBlock *latest_own;
-  /* The number of temporaries from arenas in succession.  A temporary is a block that the thread
-   * frees before it takes the next one. */
+  /* The number of temporaries in succession that the thread took from arenas of the heap.  A
+   * temporary is a block that the thread frees before it takes the next one. */
   guint n_own_temporaries;
   /* Atomic: blocks that the cache keeps for the next requests of their queues, at most one of each
    * queue.  The thread allocates and frees such a block again and again.  A block serves requests

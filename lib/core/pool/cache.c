@@ -24,8 +24,8 @@ static void set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity);
  * pool's read sections. */
 
 /* Moves the blocks of a cache's bin, except the @n_kept topmost ones, to the pool's bin as one
- * batch.  But first returns the blocks that belong to an arena (is_own) to the arena, if the arena
- * can take them now. */
+ * batch.  But first returns the blocks that belong to an arena of the heap (is_own) to the arena,
+ * if it can take them now. */
 static void
 move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 {
@@ -73,7 +73,8 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
     set_capacity (cache, bin, 0);
 }
 
-/* Moves all blocks of a cache to the pool's bins, or to their arenas. */
+/* Moves all blocks of a cache to the pool's bins, or to the arenas of the heap from which they
+ * came. */
 void
 _tarn_cache_empty (TarnCache *cache)
 {
@@ -83,8 +84,8 @@ _tarn_cache_empty (TarnCache *cache)
 }
 
 /* Moves the blocks of all caches and transfer bins (for blocks that threads hand over) to the
- * pool's bins or their arenas.  The caller holds the pool's lock and has stopped the pool's read
- * sections. */
+ * pool's bins, or to the arenas of the heap from which they came.  The caller holds the pool's lock
+ * and has stopped the pool's read sections. */
 void
 _tarn_pool_flush_closed (TarnPool *pool)
 {
@@ -602,11 +603,11 @@ look_for_unused_room (TarnCache *cache, const TarnCacheBin *full)
   }
 }
 
-/* Puts a block of an arena (is_own), which is being freed, into the calling thread's cache.
- * Returns FALSE if the block is too large, if blocks of this size are handed over between queues,
- * or if the cache's bin is full and its capacity cannot grow.  In the last case, first tries to
- * take capacity from other bins (look_for_unused_room ()).  A bin gets at most 7/8 of the cache, so
- * that one size leaves room for others.  The caller holds the pool's lock. */
+/* Puts a block of an arena of the heap (is_own), which is being freed, into the calling thread's
+ * cache.  Returns FALSE if the block is too large, if blocks of this size are handed over between
+ * queues, or if the cache's bin is full and its capacity cannot grow.  In the last case, first
+ * tries to take capacity from other bins (look_for_unused_room ()).  A bin gets at most 7/8 of the
+ * cache, so that one size leaves room for others.  The caller holds the pool's lock. */
 gboolean
 _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
 {

@@ -282,7 +282,7 @@ typedef struct
 {
   /* The slots, whose number is a power of two.  NULL if the pool never added a queue. */
   TarnMetQueue *places;
-  guint mask; /* the number of slots minus 1 */
+  guint mask; /* the number of the table's slots minus 1 */
   guint n;    /* the number of slots that have a queue */
   guint most; /* the most queues that the table may have; 0 while places is NULL */
   /* The number of shortages in the present period (arena-table.c).  There are two kinds:

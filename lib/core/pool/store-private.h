@@ -50,7 +50,7 @@ struct _TarnBin
   gsize length;
   TarnBatch *batches; /* a stack of batches: the last element has the topmost blocks */
   gsize n_batches;
-  gsize max_batches; /* the number of elements for which batches has room */
+  gsize max_batches; /* the number of elements for which the array batches has room */
 
   TarnBins *bins; /* the table that has this bin */
   gsize place;    /* the bin's index in TarnLargest.bins plus 1; 0: the bin is not there */
@@ -97,7 +97,7 @@ typedef struct
 {
   TarnBin **bins;
   gsize n;
-  gsize max; /* the number of elements for which bins has room */
+  gsize max; /* the number of elements for which the array bins has room */
 } TarnLargest;
 
 /* The kinds of tables of bins (TarnBin).  A pool returns blocks of one size to upstream in the
