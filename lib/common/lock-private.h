@@ -49,8 +49,8 @@ static inline gboolean
 _tarn_plain_wait_until (TarnCond *cond, TarnPlainMutex *mutex, gint64 end_time)
 {
   gint64 left = end_time - g_get_monotonic_time ();
-  /* Read this clock last.  A delay between the two calls then makes the wait longer, not shorter: a
-   * wait must not end before @end_time. */
+  /* Read the real-time clock after the monotonic clock.  A delay between the two calls then makes
+   * the wait longer, not shorter: a wait must not end before @end_time. */
   gint64 now = g_get_real_time ();
   gint64 real = now + MIN (left, G_MAXINT64 - now);
   struct timespec end

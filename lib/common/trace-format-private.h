@@ -139,7 +139,7 @@ typedef enum
   /* Events about the recording itself */
   TARN_TRACE_LOST, /* argument: the number of events of this stream that are missing before this
                       one */
-  TARN_TRACE_STOP, /* no arguments; a recording without this event is cut off */
+  TARN_TRACE_STOP, /* the recording's end; no arguments.  A file without this event is cut off. */
 
   /* An event that defines a code module (the program or a library) for the whole file */
   TARN_TRACE_MODULE, /* arguments: load address, path (a text), build-id (a text) */

@@ -133,7 +133,7 @@ struct _TarnAllocator
   TarnAllocator *given;
   /* A direct allocator's own function to free unused memory; klass->trim calls it.  Nullable. */
   gsize (*trim) (gpointer user_data, gsize keep_bytes);
-  gint ref_count; /* accessed atomically; each block of a direct allocator has a reference */
+  gint ref_count; /* atomic: the number of references; each block of a direct allocator has one */
 };
 
 /* Calls a function of an allocator's backend.  The calling thread must hold no lock, and be in no

@@ -239,7 +239,7 @@ _tarn_direct_take_backing (const TarnAllocator *allocator, gsize size, TarnMemor
   return has_memory;
 }
 
-/* Frees a backing.  The caller has unmapped it. */
+/* Frees a backing (physical memory) that the caller has unmapped. */
 void
 _tarn_direct_release_backing (const TarnAllocator *allocator, gsize size, TarnMemory backing)
 {

@@ -203,7 +203,7 @@ free_on_used_queue (const TarnBlock *block)
   g_autoptr (GError) error = NULL;
 
   g_assert (block->n_uses > 0);
-  if (ops->free_on_queue == NULL) /* a heap, or a backend without this function */
+  if (ops->free_on_queue == NULL) /* NULL in heaps and in some backends */
     return FALSE;
   for (guint i = 0; i < block->n_uses && error == NULL; i++)
     await_used_queue (block, block->uses[i].queue, handle, &error);
@@ -309,7 +309,8 @@ tarn_block_get_queue (const TarnBlock *block)
 {
   g_return_val_if_fail (block != NULL, NULL);
 
-  /* A block in a queue's arena has no array of uses: its queue is in the field share. */
+  /* A block in a queue's arena (memory of a heap for one queue) has no array of uses: the field
+   * share has the queue's handle. */
   if (__atomic_load_n (&block->is_own, __ATOMIC_RELAXED))
     return block->share;
   return block->n_uses > 0 ? block->uses[0].queue->handle : NULL;

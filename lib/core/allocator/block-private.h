@@ -28,15 +28,15 @@ typedef enum
   /* The block is in use, and has or had several references.  Each free releases a reference.  The
    * block stays SHARED until the last reference is released. */
   TARN_BLOCK_SHARED = 0x73686172,
-  /* A thread is freeing the block, or the pool has set the block aside (upstream/aside.c).  The
-   * pool still counts the block as in use. */
+  /* A thread is freeing the block.  Or the pool has set the freed block aside, because the program
+   * still retains its memory (upstream/aside.c).  The pool still counts the block as in use. */
   TARN_BLOCK_ENDING = 0x656e6473,
   TARN_BLOCK_HELD = 0x68656c64,   /* the pool caches the block in a bin (a list for one size) */
   TARN_BLOCK_RETIRED = 0x64656164 /* the memory has been returned upstream, or is about to be */
 } TarnBlockState;
 
 typedef struct _TarnQueue TarnQueue;
-typedef struct _TarnEvent TarnEvent; /* an event of a pool (folder order/) */
+typedef struct _TarnEvent TarnEvent; /* an event that a pool records (folder order/) */
 typedef struct _TarnBins TarnBins;   /* free lists of blocks that a pool caches (folder pool/) */
 
 /* A queue that uses blocks.  A pool has one such struct for each queue, and keeps it while anything
@@ -68,7 +68,7 @@ struct _TarnQueue
   /* TRUE if the heap has lacked free memory for a request of the queue at least once.  The first
    * such request of a queue does not count as a shortage (_tarn_pool_note_turn ()). */
   gboolean has_had_turn;
-  TarnBins *bins;  /* the free lists of the queue's share, which the struct owns; nullable */
+  TarnBins *bins;  /* owned: bins of the blocks that only this queue uses; nullable */
   TarnQueue *next; /* the next queue in the list of unreferenced queues */
 };
 
@@ -126,9 +126,9 @@ struct _TarnBlock
   guint8 is_unready : 1;
   guint8 is_handed_on : 1; /* TRUE if the program moved the block, while in use, to another queue */
   guint8 is_told : 1;      /* TRUE if Tarn has logged that it cannot return the block's memory */
-  /* TRUE if the heap below the pool has perhaps allocated the memory for another queue than the one
-   * that uses the block, or for no queue.  The heap does not know of this use, so the pool can
-   * return the memory to the heap only when no queue uses the block. */
+  /* TRUE if the heap below the pool may not know which queue uses the block, because the heap may
+   * have allocated the memory for another queue, or for no queue.  The pool can return such memory
+   * to the heap only when no queue uses the block. */
   guint8 is_away : 1;
   guint8 is_own;  /* atomic; TRUE if the block is in its queue's arena (pool/arenas.c) */
   guint16 number; /* the struct's index in its TarnBlockChunk, an array of structs; constant */

@@ -158,10 +158,10 @@ for_each_of_class (TarnTraceClass class, void (*func) (TarnAllocator *allocator)
     }
 }
 
-/* Calls the functions of @listener with the state of all allocators at one moment.  To get that,
- * holds the locks of all allocators at the same time.  Takes the locks of pools first, in the order
- * of the pools' ids, and then the locks of heaps.  Any function that takes several of these locks
- * must take them in this order. */
+/* Calls the functions of @listener with the state of all allocators at one moment: holds
+ * the locks of all allocators during the calls.  Takes the locks of pools first, in the order of
+ * the pools' ids, and then the locks of heaps.  Any function that takes several of these locks must
+ * take them in this order. */
 void
 _tarn_allocators_tell_frozen (TarnListener *listener)
 {

@@ -14,7 +14,7 @@ TarnClockFunc _tarn_clock_func;
  * recorder_func.  _tarn_clock_func is program_func if that is not NULL, and recorder_func
  * otherwise. */
 static TarnMutex lock = TARN_MUTEX_INIT;
-static TarnClockFunc program_func, recorder_func; /* NULL while no function is set */
+static TarnClockFunc program_func, recorder_func; /* functions that replace the clock; NULL: none */
 
 static void
 set (TarnClockFunc *place, TarnClockFunc func)

@@ -37,8 +37,9 @@ typedef enum
   TARN_N_DUTIES
 } TarnDuty;
 
-/* The number of duties that the calling thread has, for each rank.  A rank stands for a level of
- * allocators and a kind of duty (_tarn_duty_get_rank ()). */
+/* The number of the calling thread's duties, for each rank.  A duty is a call for whose end other
+ * threads may wait.  A rank stands for a level of allocators and a kind of duty
+ * (_tarn_duty_get_rank ()). */
 extern _Thread_local guint _tarn_duties[(TARN_MAX_LEVEL + 1) * TARN_N_DUTIES]
     __attribute__ ((visibility ("hidden"), tls_model ("initial-exec")));
 

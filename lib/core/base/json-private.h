@@ -28,7 +28,7 @@ void _tarn_json_add_text (TarnJson *json, const gchar *name, const gchar *text);
 /* Adds an address as a string of hexadecimal digits, because many readers of JSON keep only 53 bits
  * of a number.  Adds null if the address is 0. */
 void _tarn_json_add_address (TarnJson *json, const gchar *name, guint64 address);
-/* Puts the next item on a new line. */
+/* Makes the next value in the JSON text stand on a new line. */
 void _tarn_json_break (TarnJson *json);
 
 #endif

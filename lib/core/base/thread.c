@@ -36,9 +36,10 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 /* A list of the records that ended threads have left, linked by TarnThread.next. */
 static TarnThread *left_threads;
 static guint n_threads; /* the number of all records, of living and of ended threads */
-/* An array of TarnThreadEndFunc, one function for each slot.  NULL if no slot was ever taken. */
+/* An array of TarnThreadEndFunc, one function for each slot.  (Each thread can keep an item for a
+ * pool in the slot of the pool.)  NULL if no slot was ever taken. */
 static GArray *end_funcs;
-/* An array of guint: the numbers of the free slots.  NULL if end_funcs is NULL. */
+/* An array of guint: the numbers of the slots that no pool uses.  NULL if end_funcs is NULL. */
 static GArray *free_slots;
 
 /* Guards the list of living threads.  A thread that reads the list holds this lock, or the lock of
@@ -185,7 +186,7 @@ _tarn_threads_give_slot (guint slot)
   g_array_append_val (free_slots, slot);
 }
 
-/* Stores an item in a slot of the calling thread. */
+/* Stores an item of a pool with the calling thread, in the pool's slot. */
 void
 _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
 {
@@ -227,7 +228,7 @@ has_membarrier (void)
 #ifdef TARN_THREAD_SANITIZER
   return FALSE;
 #else
-  static gsize answer = 0; /* 1: membarrier does not work; 2: it works */
+  static gsize answer = 0; /* 0: not known yet; 1: membarrier does not work; 2: membarrier works */
 
   if (g_once_init_enter (&answer))
     g_once_init_leave (&answer,

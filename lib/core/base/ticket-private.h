@@ -33,7 +33,7 @@ typedef struct
   TarnCond changed;
 } TarnTickets;
 
-/* Adds a call to the list. */
+/* Adds a call to the list of running calls. */
 static inline void
 _tarn_tickets_begin (TarnTickets *tickets, TarnTicket *ticket)
 {
@@ -44,9 +44,9 @@ _tarn_tickets_begin (TarnTickets *tickets, TarnTicket *ticket)
   tickets->newest = ticket;
 }
 
-/* Removes a call that has ended from the list, and wakes all waiting threads.  Each of these
- * threads then checks if it must still wait.  @has_done: TRUE if the call had an effect, such as
- * freed memory. */
+/* Removes an ended call from the list of running calls, and wakes all waiting threads.  Each of
+ * these threads then checks if it must still wait.  @has_done: TRUE if the call had an effect, such
+ * as freed memory. */
 static inline void
 _tarn_tickets_end (TarnTickets *tickets, TarnTicket *ticket, gboolean has_done)
 {

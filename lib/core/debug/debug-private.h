@@ -76,20 +76,20 @@ typedef struct
    * field. */
   gboolean is_said;
   gconstpointer host;  /* address at which the host can read @whole; NULL if there is none */
-  TarnDyingSlot *slot; /* the block's slot in dying.c; NULL if it has none */
+  TarnDyingSlot *slot; /* the slot that describes the block's guards (dying.c); nullable */
   /* TRUE if unmapped addresses follow the block (gaps.c).  If so, @backing is the block's physical
    * memory. */
   gboolean has_gap;
   TarnMemory backing;
   guint32 tag, stack, thread;
-  guint32 freed_stack, freed_thread; /* 0 until _tarn_guarded_note_free () sets them */
+  guint32 freed_stack, freed_thread; /* who freed the block, or gave it up; 0: nobody */
   gboolean is_freed;                 /* TRUE if the block is in quarantine */
   /* TRUE if the program has freed the block, but commands may still use it.  The block's memory
    * then stays allocated. */
   gboolean is_stuck;
   GList link;       /* the link in the queue TarnGuarded.quarantine */
   guint n_looks;    /* number of threads that read the memory now, without TarnGuarded.lock */
-  gboolean is_left; /* TRUE if the last of the n_looks threads has to free the block */
+  gboolean is_left; /* TRUE if the last thread that reads the block has to free it */
 } TarnDebugBlock;
 
 /* The allocator that Tarn puts between a debugged pool and its upstream allocator.
@@ -109,7 +109,7 @@ typedef struct
 {
   TarnAllocator *self;   /* the TarnAllocator whose user_data is this struct */
   TarnAllocator *given;  /* owned: the allocator that the program gave the pool */
-  TarnAllocator *below;  /* either @given or @direct: the one that allocates memory for blocks */
+  TarnAllocator *below;  /* the allocator that allocates memory for blocks: @given or @direct */
   TarnAllocator *direct; /* the allocator below @given that calls the backend; may be @given */
   gchar *label;          /* the text by which messages name the pool */
   TarnDebugSettings settings;
@@ -125,7 +125,7 @@ typedef struct
   gsize quarantined_bytes;
   gsize taken_bytes;     /* the bytes of all blocks, including blocks that are being allocated */
   gsize limit_bytes;     /* largest allowed taken_bytes; 0 if there is no limit */
-  gboolean has_ended;    /* TRUE after _tarn_debug_end_pool () */
+  gboolean has_ended;    /* TRUE if the pool has ended (_tarn_debug_end_pool ()) */
   gint shows_host;       /* atomic: TRUE if the host sees devices' writes; -1 if not tested yet */
   gint is_captured_said; /* atomic: TRUE if a message about a captured stream was logged */
   /* TRUE if several blocks have had the same address, so that the table has only one of them.  Then

@@ -37,7 +37,7 @@
 
 struct _TarnDyingSlot
 {
-  guint version; /* atomic; odd while a thread is changing the slot */
+  guint version; /* the slot's version; atomic; odd while a thread changes the slot */
   const guint8 *whole;
   /* Offsets and sizes, copied from the block whose guards the slot describes.  If whole_size is 0,
    * no block uses the slot. */
@@ -165,10 +165,10 @@ find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChan
   return is_changed;
 }
 
-/* Returns TRUE if a slot's version is still @version.  The signal handler calls this after it has
- * read the slot's other fields.  The processor must not read the version before those fields.  A
- * load cannot prevent that, because a load cannot have release order.  So this function adds 0 to
- * the version by an atomic operation with release order. */
+/* Returns TRUE if the version of a slot (it describes a block's guards) is still @version.  The
+ * signal handler calls this after it has read the slot's other fields.  The processor must not read
+ * the version before those fields.  A load cannot prevent that, because a load cannot have release
+ * order.  So this function adds 0 to the version by an atomic operation with release order. */
 static gboolean
 is_still (TarnDyingSlot *slot, guint version)
 {
@@ -272,8 +272,8 @@ watch_signals (void)
     }
 }
 
-/* Adds a chunk, an array of slots.  Returns FALSE if there are already MAX_CHUNKS chunks.  The
- * caller holds the lock. */
+/* Adds a chunk: an array of slots, each of which can describe a block's guards.  Returns FALSE if
+ * there are already MAX_CHUNKS chunks.  The caller holds the lock. */
 static gboolean
 add_chunk (void)
 {

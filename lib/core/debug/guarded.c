@@ -415,9 +415,9 @@ guarded_trim (gpointer user_data, gsize keep_bytes)
   gsize bytes = _tarn_quarantine_shorten (self, 0);
   gsize bytes_below = _tarn_allocator_trim (self->below, keep_bytes);
 
-  /* Return the larger number, not the sum, because both numbers usually count the same blocks:
-   * those that have just left the quarantine.  If the allocator below keeps the memory of these
-   * blocks for other pools, only the number "bytes" counts them. */
+  /* Return the larger number, not the sum, because both numbers usually count the blocks that have
+   * just left the quarantine.  If the allocator below keeps the memory of these blocks for other
+   * pools, only the number "bytes" counts the blocks. */
   return MAX (bytes, bytes_below);
 }
 

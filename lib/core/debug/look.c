@@ -63,9 +63,9 @@ look (TarnGuarded *self, guint64 address, TarnFindings *findings)
     _tarn_guarded_give_back (self, block);
   else
     {
-      /* Another thread has freed the block since the check above, and has left it to this thread.
-       * If that check found nothing, check the guards again: a kernel may have written to them in
-       * between. */
+      /* Another thread has freed the block since the check above.  It left the rest of the free to
+       * this thread, because this thread was reading the block.  If the check above found nothing,
+       * check the guards again: a kernel may have written to them in between. */
       if (findings->len == n_before)
         _tarn_guards_check (self, block, findings);
       _tarn_guarded_end_block (self, block);

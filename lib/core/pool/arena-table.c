@@ -40,9 +40,8 @@
  * removes the queue from the table. */
 #define MAX_UNUSED 32
 
-/* The number of shortages (TarnMet.n_shortages) in a period is this number times TarnMet.most.  At
- * the end of each period, the pool adapts TarnMet.most to the number of queues that threads used
- * (end_period ()). */
+/* A period ends after SHORTAGES_PER_QUEUE * TarnMet.most shortages (TarnMet.n_shortages).  Then the
+ * pool adapts TarnMet.most to the number of queues that threads used (end_period ()). */
 #define SHORTAGES_PER_QUEUE 4
 
 /* Turns a block that belongs to an arena (is_own) into an ordinary block of the pool: adds the
@@ -117,8 +116,8 @@ drop_going (TarnPool *pool)
     for (guint i = 0; i < TARN_CACHE_KEPT; i++)
       if (cache->kept[i] != NULL && is_going (pool, cache->kept[i]->share))
         _tarn_cache_return_kept (cache, cache->kept[i]->share);
-  /* The loop skips blocks in state ENDING: the thread that frees such a block returns it to its
-   * arena without the table. */
+  /* The loop skips blocks in state ENDING: the thread that frees such a block returns the block to
+   * its arena, and does not look up the queue in the table again. */
   TARN_FOR_EACH_BLOCK (block, &pool->blocks.chunks)
     if (block->is_own && is_going (pool, block->share) && block->state != TARN_BLOCK_ENDING)
       _tarn_pool_settle (pool, block);

@@ -47,18 +47,18 @@ typedef struct
 typedef struct
 {
   TarnPool *pool;
-  guint n; /* the number of tries until now */
+  guint n; /* the number of tries of this request or free until now */
 } TarnVisits;
 
 /* A function that frees @block in a read section.  Returns FALSE, and changes no block, if the
  * caller has to take the pool's lock.  Otherwise returns TRUE, and stores in *goes the block whose
- * memory returns to its arena.
+ * memory returns to its arena (the heap's memory for the block's queue).
  *
  * Usually this block is @block.  But the thread's cache may keep @block for the next request.  Then
  * *goes is the block that the cache kept until now, or NULL if the cache kept none.
  *
- * If the heap's memory has addresses, the function itself returns the memory of *goes to the
- * arena.  Otherwise it sets the state of *goes to ENDING, and the caller returns the memory. */
+ * If the heap's memory has addresses, the function itself returns the memory of *goes to the arena.
+ * Otherwise it sets the state of *goes to ENDING, and the caller returns the memory. */
 typedef gboolean (*TarnFreeInside) (const TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                     TarnBlock **goes);
 
@@ -168,7 +168,8 @@ _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
   cache->n_spare++;
 }
 
-/* Chooses the block that returns to its arena when a thread frees @block.  Usually this is @block.
+/* Chooses the block that returns to its arena (the heap's memory for the block's queue) when a
+ * thread frees @block.  Usually this is @block.
  *
  * But if the thread allocates and frees a large block again and again, its cache keeps the block
  * for the next request.  For each queue it keeps the largest of these blocks.  If @block is larger

@@ -96,7 +96,7 @@ _tarn_visits_begin (TarnVisits *visits)
 /* Functions that serve requests.  Unless a comment says otherwise, the calling thread is in a read
  * section, or holds the pool's lock. */
 
-/* Fills in *wanted for a request.  Returns FALSE if no arena may serve the request:
+/* Fills in *wanted for a request.  Returns FALSE if no arena of the heap may serve the request:
  * - The thread has no cache of the pool.
  * - The size is too large.
  * - The pool has no arenas.
@@ -365,9 +365,9 @@ _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
   return block != NULL && block->share == handle ? block : NULL;
 }
 
-/* Returns to its arena the block that @cache keeps for the next request of a queue
- * (TarnCache.kept).  If the arena cannot take the block, puts it into the pool's bin.  Does nothing
- * if the cache keeps no block for the queue. */
+/* Returns to its arena (the heap's memory for a queue) the block that @cache keeps for the next
+ * request of this queue (TarnCache.kept).  If the arena cannot take the block, puts the block into
+ * the pool's bin.  Does nothing if the cache keeps no block for the queue. */
 void
 _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
 {
@@ -382,8 +382,9 @@ _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
     _tarn_pool_put_batch (cache->pool, block, block, 1);
 }
 
-/* Returns to their arenas all blocks that @cache keeps for the next requests of queues
- * (TarnCache.kept).  If an arena cannot take its block, puts the block into the pool's bin. */
+/* Returns to their arenas (the heap's memory for each queue) all blocks that @cache keeps for the
+ * next requests of queues (TarnCache.kept).  If an arena cannot take its block, puts the block into
+ * the pool's bin. */
 void
 _tarn_cache_return_all_kept (TarnCache *cache)
 {
@@ -403,7 +404,8 @@ put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
   return met != NULL && _tarn_arena_put (&met->ref, block->extent);
 }
 
-/* Frees @block.  Usually returns @block to its arena, and sets *goes to @block.
+/* Frees @block.  Usually returns @block to its arena (the heap's memory for the block's queue), and
+ * sets *goes to @block.
  *
  * But if the thread allocates and frees a large block again and again, its cache may keep @block
  * for the next request.  Then the block that the cache kept until now returns to its arena, and
@@ -428,9 +430,9 @@ free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Frees @block in one read section: returns @block to its arena, or keeps it in the thread's cache
- * (free_inside ()).  Returns FALSE if it has freed nothing.  The caller then tries slower
- * functions.  The caller must not be in a read section. */
+/* Frees @block in one read section: returns @block to its arena (the heap's memory for the block's
+ * queue), or keeps it in the thread's cache (free_inside ()).  Returns FALSE if it has freed
+ * nothing.  The caller then tries slower functions.  The caller must not be in a read section. */
 gboolean
 _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

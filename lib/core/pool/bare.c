@@ -23,8 +23,8 @@ _tarn_pool_allocate_bare (gpointer user_data, gsize size, TarnMemory *memory, GE
   if (block == NULL)
     return FALSE;
   *memory = block->memory;
-  /* A findable pool (TARN_POOL_FINDABLE) has already added its own blocks to its index, but perhaps
-   * not a block of another pool, to which it has redirected the request. */
+  /* A findable pool (TARN_POOL_FINDABLE) has already added its own blocks to its index.  But if the
+   * pool has redirected the request to another pool, the index may lack the block. */
   if (!pool->policy.is_findable || block->source != &pool->base)
     _tarn_index_add (&pool->index, block);
   return TRUE;

@@ -70,7 +70,7 @@ _tarn_bin_number (gsize size, guint leading_bits)
   /* The leading bit of the size, and the leading_bits bits directly below it. */
   gsize head = counted << shift >> (TARN_SIZE_BITS - 1 - leading_bits);
 
-  /* Minus 2, not 1: the leading bit in head adds 1 << leading_bits. */
+  /* Subtracts 2, not 1, because the leading bit in head adds 1 << leading_bits. */
   return ((TARN_SIZE_BITS - 2 - shift) << leading_bits) + (guint32) head;
 }
 

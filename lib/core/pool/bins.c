@@ -195,8 +195,8 @@ add_batch (TarnBin *bin, TarnBlock *last, gsize n)
   bin->batches[bin->n_batches++] = (TarnBatch){ last, n };
 }
 
-/* Functions that update the fields n_shares and unasked of a recorded bin, which describe the
- * queues' bins of the same size */
+/* Functions that update the fields n_shares and unasked of a recorded bin (TarnBin).  These fields
+ * describe the queues' bins of the same size. */
 
 /* Removes a queue's bin from the list TarnBin.unasked, if the bin is in this list.  The list has
  * the queues' bins of one size that have blocks and are not wanted (_tarn_bin_want ()). */

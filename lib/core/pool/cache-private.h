@@ -59,8 +59,8 @@
 
 /* The factors of the hash of a bin's number and its queue's handle (_tarn_hash ()).  They are odd,
  * and no small multiple of one is near a small multiple of the other modulo 2^32.  They are
- * constants: if each request loaded a factor from the cache, a pair of a hit and a free took a
- * tenth more time. */
+ * constants, because a pair of a hit and a free took a tenth longer when each request loaded a
+ * factor from the thread's cache. */
 #define TARN_HASH_NUMBER 0x9e3779b1U
 #define TARN_HASH_HANDLE 0xc2b2ae3dU
 
@@ -104,8 +104,8 @@ typedef struct
    * If they have changed at the next update, the thread uses the bin. */
   guint32 top;
   guint16 most;       /* the most blocks that the bin had at an update in the present window */
-  guint8 has_changed; /* TRUE if the top block has changed in the present window */
-  /* The number of windows in succession in which the top block has not changed, at most 255. */
+  guint8 has_changed; /* TRUE if the block on top has changed in the present window */
+  /* The number of windows in succession, at most 255, in which the block on top has not changed. */
   guint8 n_unchanged;
 } TarnSeenBin;
 
@@ -129,7 +129,7 @@ struct _TarnMetQueue
 {
   gpointer handle;  /* the queue's handle; NULL: for requests that name no queue */
   TarnQueue *queue; /* the queue, with a reference; NULL: for requests that name no queue */
-  TarnArenaRef ref; /* if ref.queue is NULL, the slot is free */
+  TarnArenaRef ref; /* the queue's arenas; ref.queue is NULL if this slot of the table is free */
   /* Atomic: TARN_USED_SINCE_FULL and TARN_USED_IN_PERIOD.  Each lookup for a request sets both
    * bits. */
   guint used;
@@ -137,7 +137,7 @@ struct _TarnMetQueue
   /* TRUE if threads used the queue in the period before the present one (a period is a number of
    * shortages, see TARN_USED_IN_PERIOD) */
   gboolean was_used;
-  gboolean is_new; /* TRUE from the insertion of the queue until the table is next full */
+  gboolean is_new; /* TRUE if the table has not been full since the queue was inserted */
   /* Each time that the table becomes full, the pool adds 1 to this field if no thread has used the
    * queue since the table was last full, and sets it to 0 otherwise. */
   guint n_unused;
@@ -150,8 +150,9 @@ struct _TarnMetQueue
  */
 #define TARN_CACHE_KEPT 8
 
-/* A value of TarnCache.granted_bytes: in a pool with a limit, the thread has to take the pool's
- * lock for each request that needs memory of an arena, even if it has just freed as many bytes. */
+/* The value of TarnCache.granted_bytes that means: the thread may allocate nothing from arenas
+ * without the pool's lock, not even as many bytes as it has just freed.  This value has an effect
+ * only in a pool with a limit. */
 #define TARN_NO_GRANT G_MINSSIZE
 
 /* A thread cache: the cached blocks that one thread has of one pool.
@@ -186,8 +187,8 @@ struct _TarnCache
   /* Atomic: the number of requests that this cache has ever served.  The pool's own counter of hits
    * does not include them. */
   guint64 hits TARN_WHOLE;
-  /* Atomic: the number of requests that arenas have served, with new blocks, for the threads that
-   * have had this cache. */
+  /* Atomic: the number of requests that arenas of the heap have served with new blocks, for the
+   * threads that have had this cache. */
   guint64 misses TARN_WHOLE;
 
   /* The pool's lock guards the fields from here to chunk.  The field pool is constant. */
@@ -209,7 +210,7 @@ struct _TarnCache
 
   TarnPool *pool;
   TarnCache *next;  /* the next cache in the pool's list of caches */
-  TarnCache **link; /* the pointer in this list that points to the cache */
+  TarnCache **link; /* the pointer in the pool's list of caches that points to this cache */
   /* The chunk (an array of block structs) from which the structs of the thread's new blocks come.
    * NULL until the thread takes its first struct. */
   TarnBlockChunk *chunk;
@@ -236,17 +237,18 @@ struct _TarnCache
    * cache, another bin that had blocks.  If this happens, the thread uses more sizes than the cache
    * has slots. */
   guint n_replaced;
-  /* The number of blocks that the thread took from arenas since it last checked the clock. */
+  /* The number of blocks that the thread took from arenas (memory of the heap for one queue each)
+   * since it last checked the clock. */
   guint n_taken_in_turn;
   /* The time, from _tarn_clock_now (), at which the thread last did the periodic work for the pool
    * and the heap. */
   gint64 looked_at;
   guint n_taken_kept; /* the number of requests that blocks of TarnCache.kept have served */
-  /* The block that the thread last took from an arena.  Only for comparison of pointers, because
-   * another thread may have freed the block. */
+  /* The block that the thread last took from an arena of the heap.  The thread only compares this
+   * pointer, because another thread may have freed the block. */
   const TarnBlock *latest_own;
-  /* The number of temporaries from arenas in succession.  A temporary is a block that the thread
-   * frees before it takes the next one. */
+  /* The number of temporaries in succession that the thread took from arenas of the heap.  A
+   * temporary is a block that the thread frees before it takes the next one. */
   guint n_own_temporaries;
   /* Atomic: blocks that the cache keeps for the next requests of their queues, at most one of each
    * queue.  The thread allocates and frees such a block again and again.  A block serves requests
@@ -373,16 +375,16 @@ _tarn_pool_has_transfers (const TarnPool *pool)
   return __atomic_load_n (&pool->transfers.n_batches, __ATOMIC_RELAXED) > 0;
 }
 
-/* Hashes a bin number and a queue's handle to 32 bits, of which the high ones are the best.
- * Neighbouring numbers, numbers that are multiples of a large power of two, and handles, which are
- * alike in their low bits because they are addresses, have hashes that are far apart. */
+/* Hashes a bin number and a queue's handle to 32 bits.  The high bits vary most, so use these.  The
+ * hashes of similar inputs are far apart.  Such inputs are neighbouring numbers, multiples of a
+ * large power of two, and handles (addresses, whose low bits are alike). */
 static inline guint32
 _tarn_hash (guint32 number, gpointer handle)
 {
   return number * TARN_HASH_NUMBER + (guint32) GPOINTER_TO_SIZE (handle) * TARN_HASH_HANDLE;
 }
 
-/* Hashes a bin number and a queue's handle to 16 bits, of which all are good. */
+/* Hashes a bin number and a queue's handle to 16 bits, the high ones of _tarn_hash (). */
 static inline guint32
 _tarn_spread (guint32 number, gpointer handle)
 {
@@ -570,7 +572,8 @@ _tarn_cache_count_free (TarnCache *cache, const TarnBlock *block)
 static inline __attribute__ ((always_inline)) void
 _tarn_cache_put (TarnCache *cache, TarnCacheBin *bin, TarnBlock *block)
 {
-  /* Counts first: a held block has no size, because below takes its place in the struct. */
+  /* Counts the free first, because that needs the field size.  _tarn_cache_push () sets the field
+   * below, which has the same place in the struct. */
   _tarn_cache_count_free (cache, block);
   _tarn_cache_push (bin, block);
 }

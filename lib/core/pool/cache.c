@@ -24,8 +24,8 @@ static void set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity);
  * pool's read sections. */
 
 /* Moves the blocks of a cache's bin, except the @n_kept topmost ones, to the pool's bin as one
- * batch.  But first returns the blocks that belong to an arena (is_own) to the arena, if the arena
- * can take them now. */
+ * batch.  But first returns the blocks that belong to an arena of the heap (is_own) to the arena,
+ * if it can take them now. */
 static void
 move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 {
@@ -73,7 +73,8 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
     set_capacity (cache, bin, 0);
 }
 
-/* Moves all blocks of a cache to the pool's bins, or to their arenas. */
+/* Moves all blocks of a cache to the pool's bins, or to the arenas of the heap from which they
+ * came. */
 void
 _tarn_cache_empty (TarnCache *cache)
 {
@@ -83,8 +84,8 @@ _tarn_cache_empty (TarnCache *cache)
 }
 
 /* Moves the blocks of all caches and transfer bins (for blocks that threads hand over) to the
- * pool's bins or their arenas.  The caller holds the pool's lock and has stopped the pool's read
- * sections. */
+ * pool's bins, or to the arenas of the heap from which they came.  The caller holds the pool's lock
+ * and has stopped the pool's read sections. */
 void
 _tarn_pool_flush_closed (TarnPool *pool)
 {
@@ -257,8 +258,8 @@ get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
   gsize most = get_most_bytes (pool), left = _tarn_subtract (most, cache->reserved_bytes);
   gsize n;
 
-  /* If hold_bytes is 0, the reserved bytes may exceed the bound: a new pool over the same heap
-   * lowers the bound, but does not make the caches smaller. */
+  /* If hold_bytes is 0, the cache may have reserved more bytes than it may now have (most).  The
+   * reason: a new pool over the same heap reduces that number, but does not make caches smaller. */
   g_assert (cache->reserved_bytes <= most || pool->policy.hold_bytes == 0);
   if (_tarn_pool_counts_room (pool))
     left = MIN (left, _tarn_pool_get_room_for_caches (pool));
@@ -533,9 +534,9 @@ _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer hand
  * the capacity that they did not use in the window. */
 #define SEEN_PER_WINDOW 16
 
-/* If a bin was empty at each look, and its capacity is too small for the block that found no room,
- * the bin keeps its capacity for this many windows.  The thread may use such a bin between two
- * looks: for example, it may free a block and allocate it again. */
+/* If each look of a thread at its cache finds a bin empty, and the bin's capacity is too small for
+ * the block that found no room, the bin keeps its capacity for this many windows.  The thread may
+ * use such a bin between two looks: for example, it may free a block and allocate it again. */
 #define MANY_WINDOWS 8
 
 /* Gets a number that stands for the block on top of a bin: some bits of its address.  If two calls
@@ -561,15 +562,16 @@ see_bin (const TarnCacheBin *bin, TarnSeenBin *seen)
 /* Reduces the capacity of a bin at the end of a window (TarnSeenBin) to the most blocks that the
  * thread has seen in the bin in this window.
  *
- * If the thread has seen the same block on top each time, the bin may be unused, so the function
+ * If each look in the window found the same block on top, the bin may be unused, so the function
  * moves all its blocks to the pool's bin.  But the bin usually keeps the capacity for these blocks,
  * because a thread that uses a single block of a size again and again leaves the same block on top,
  * too.  (If the program has set a bound on held bytes, the bin loses the capacity:
  * _tarn_cache_empty_bin ().)
  *
- * If the bin was empty each time, it gives up its whole capacity.  But if this capacity has fewer
- * bytes than @needed, the size of the block that found no room in the cache, the bin gives it up
- * only after MANY_WINDOWS windows in succession without a change of its topmost block. */
+ * If each look found the bin empty, the bin gives up its whole capacity.  But suppose that this
+ * capacity has fewer bytes than @needed, the size of the block that found no room in the cache.
+ * Then the bin keeps its capacity until the block on top has stayed the same for MANY_WINDOWS
+ * windows in succession. */
 static void
 shrink_if_unused (TarnCache *cache, TarnCacheBin *bin, TarnSeenBin *seen, gsize needed)
 {
@@ -601,11 +603,11 @@ look_for_unused_room (TarnCache *cache, const TarnCacheBin *full)
   }
 }
 
-/* Puts a block of an arena (is_own), which is being freed, into the calling thread's cache.
- * Returns FALSE if the block is too large, if blocks of this size are handed over between queues,
- * or if the cache's bin is full and its capacity cannot grow.  In the last case, first tries to
- * take capacity from other bins (look_for_unused_room ()).  A bin gets at most 7/8 of the cache, so
- * that one size leaves room for others.  The caller holds the pool's lock. */
+/* Puts a block of an arena of the heap (is_own), which is being freed, into the calling thread's
+ * cache.  Returns FALSE if the block is too large, if blocks of this size are handed over between
+ * queues, or if the cache's bin is full and its capacity cannot grow.  In the last case, first
+ * tries to take capacity from other bins (look_for_unused_room ()).  A bin gets at most 7/8 of the
+ * cache, so that one size leaves room for others.  The caller holds the pool's lock. */
 gboolean
 _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
 {

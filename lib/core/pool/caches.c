@@ -16,8 +16,8 @@
 
 /* Frees a cache whose thread has ended, after moving the cache's blocks and counts to the pool.
  * The pool must have at least two other caches.  The reason: in a pool with only one cache, the
- * peak of this cache counts as the peak of the pool (count.c).  That would be wrong now, because
- * the bytes of the freed cache are not part of it.  The caller holds the pool's lock. */
+ * peak of this cache counts as the peak of the pool (count.c).  If only one other cache were left,
+ * its peak would lack the bytes of the freed cache.  The caller holds the pool's lock. */
 static void
 cache_free (TarnCache *cache)
 {

@@ -9,9 +9,9 @@
 
 /* Returns the new peak of active bytes: the old peak @peak, or the count @active if that is
  * higher.  Ignores a negative count.  (The count is negative if the pool has counted the free of a
- * block, and a thread's cache has not reported yet that it allocated the block.)  A negative count
- * wraps around in a gsize, so it is higher than @managed, the managed bytes.  The sign bit is no
- * test for this, because a pool may have more than half of the bytes that a gsize can count. */
+ * block, and a thread's cache has not reported yet that it allocated the block.)  As a gsize, a
+ * negative count is higher than @managed, the managed bytes.  The function cannot test the sign bit
+ * instead, because a pool may have more than half of the bytes that a gsize can count. */
 static gsize
 max_active (gsize managed, gsize peak, gsize active)
 {

@@ -18,13 +18,13 @@
 typedef struct
 {
   TarnMutex lock;
-  GHashTable *blocks; /* a set of TarnBlock, guarded by lock; NULL until a thread uses this part */
+  GHashTable *blocks; /* a set of this part's blocks; lock guards it; NULL before the first use */
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnIndexPart;
 
 typedef struct
 {
   TarnIndexPart *parts;
-  guint n_parts; /* the number of parts, a power of two */
+  guint n_parts; /* the number of elements of the array parts, a power of two */
 } TarnIndex;
 
 void _tarn_index_init (TarnIndex *index, guint n_parts);

@@ -9,8 +9,9 @@
 
 #include "pool/store-private.h"
 
-/* Returns TRUE if the pool takes blocks of @bin before blocks of @other: those of larger sizes
- * first, and of one size, those that fewer commands may still use. */
+/* Returns TRUE if the pool takes blocks of @bin before blocks of @other.  Bins of larger sizes come
+ * first.  Bins of the same size come in the order of TarnBinsKind: first idle bins, whose blocks no
+ * commands use. */
 static gboolean
 comes_before (const TarnBin *bin, const TarnBin *other)
 {
@@ -25,7 +26,7 @@ put (TarnLargest *self, gsize i, TarnBin *bin)
   bin->place = i + 1;
 }
 
-/* Puts a bin at the place @i, or at a place above it. */
+/* Puts a bin at the index @i of the binary heap, or above this index in the tree. */
 static void
 put_up (TarnLargest *self, gsize i, TarnBin *bin)
 {
@@ -34,7 +35,7 @@ put_up (TarnLargest *self, gsize i, TarnBin *bin)
   put (self, i, bin);
 }
 
-/* Puts a bin at the place @i, or at a place below it. */
+/* Puts a bin at the index @i of the binary heap, or below this index in the tree. */
 static void
 put_down (TarnLargest *self, gsize i, TarnBin *bin)
 {
@@ -51,7 +52,8 @@ put_down (TarnLargest *self, gsize i, TarnBin *bin)
   put (self, i, bin);
 }
 
-/* Adds a bin that has got its first block, unless it is there already. */
+/* Adds a bin to the binary heap, after the bin got its first block.  Does nothing if the binary
+ * heap has the bin already. */
 void
 _tarn_largest_add (TarnLargest *self, TarnBin *bin)
 {
@@ -65,7 +67,7 @@ _tarn_largest_add (TarnLargest *self, TarnBin *bin)
   put_up (self, self->n++, bin);
 }
 
-/* Removes a bin if it is there. */
+/* Removes a bin from the binary heap.  Does nothing if the binary heap does not have the bin. */
 void
 _tarn_largest_remove (TarnLargest *self, TarnBin *bin)
 {
@@ -93,7 +95,8 @@ _tarn_largest_get (TarnLargest *self)
   return self->n > 0 ? self->bins[0] : NULL;
 }
 
-/* Returns TRUE if each bin knows its place, and none comes before its parent. */
+/* Returns TRUE if the binary heap is valid: the field place of each bin is right, and no bin comes
+ * before its parent in the order of comes_before (). */
 gboolean
 _tarn_largest_is_ordered (const TarnLargest *self)
 {

@@ -64,10 +64,11 @@ _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *want
   return NULL;
 }
 
-/* Starts the free of @block in a read section.  Chooses the block that returns to its arena, stores
- * it in *goes, and sets its state to ENDING.  Usually this block is @block.  But the thread's cache
- * may keep @block for the next request (_tarn_cache_choose_to_go ()).  Then *goes is the block that
- * the cache kept until now, or NULL if the cache kept none.
+/* Starts the free of @block in a read section.  Chooses the block that returns to its arena (the
+ * heap's memory for the block's queue), stores it in *goes, and sets its state to ENDING.  Usually
+ * this block is @block.  But the thread's cache may keep @block for the next request
+ * (_tarn_cache_choose_to_go ()).  Then *goes is the block that the cache kept until now, or NULL if
+ * the cache kept none.
  *
  * The pool counts *goes as active until it has returned to its arena.  Returns FALSE if the caller
  * has to take the pool's lock. */

@@ -96,8 +96,8 @@ check_batches (Walk *walk, const TarnBin *bin)
     }
 }
 
-/* Returns TRUE if a block is cached, and belongs in a bin that has the number @number and whose
- * blocks have the share @share. */
+/* Returns TRUE if a block is cached and belongs in a bin with the number @number, and if
+ * _tarn_block_get_share () returns @share for the block. */
 static gboolean
 belongs_in_bin (const TarnBlock *block, guint32 number, gconstpointer share)
 {
@@ -113,7 +113,8 @@ has_size_of (const TarnPool *pool, const TarnBlock *block, guint32 number)
   return _tarn_bin_number (block->alloc_size, pool->leading_bits) == number;
 }
 
-/* Checks the blocks of a bin.  Each block must have the size of the bin, and the share @share. */
+/* Checks the blocks of a bin.  Each block must have the size of the bin, and must belong in a bin
+ * of the share @share (_tarn_block_get_share ()). */
 static void
 check_bin (Walk *walk, guint32 number, const TarnBin *bin, gconstpointer share)
 {
@@ -150,7 +151,8 @@ count_listed (const TarnAges *ages)
 
 /* Checks the bins of a table, and adds up their lengths.  If the table's blocks are in lists by
  * age, also adds up the number and the bytes of these blocks, to compare them with the lists
- * later.  Each block must have the share @share.  Does nothing if @bins is NULL. */
+ * later.  @share: the share to which each block must belong (_tarn_block_get_share ()).  Does
+ * nothing if @bins is NULL. */
 static void
 check_table (Walk *walk, const TarnBins *bins, gconstpointer share)
 {
@@ -183,7 +185,8 @@ check_table (Walk *walk, const TarnBins *bins, gconstpointer share)
   demand_equal (walk, "a table's empty bins", n_empty, bins->n_empty);
 }
 
-/* Checks TarnStore.n_recorded, the numbers of blocks in recorded bins. */
+/* Checks TarnStore.n_recorded, the numbers of blocks in recorded bins.  (Other queues can reuse
+ * blocks of these bins after an event.) */
 static void
 check_recorded (Walk *walk)
 {
@@ -250,7 +253,7 @@ count_unasked (const TarnBin *of_all, guint32 number)
 }
 
 /* Counts the queues' bins that have the number @number and have blocks.  Sets *n_unasked to the
- * number of these bins that are not wanted. */
+ * number of these bins whose is_wanted is FALSE. */
 static gsize
 count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
 {
@@ -272,8 +275,8 @@ count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
   return n;
 }
 
-/* Checks the fields n_shares and unasked of each recorded bin, which describe the queues' bins of
- * the same size.  Does nothing if the pool must not move blocks between queues. */
+/* Checks the fields n_shares and unasked of each recorded bin (TarnBin).  These fields describe the
+ * queues' bins of the same size.  Does nothing if the pool must not move blocks between queues. */
 static void
 check_shares (Walk *walk)
 {

@@ -74,7 +74,7 @@ typedef struct
   /* Atomic: the lock of this transfer bin.  A thread may access the fields below if it holds this
    * lock, or if it holds the pool's lock and has stopped the pool's read sections. */
   gboolean is_locked;
-  guint n_batches; /* atomic, because threads read it without the bin's lock */
+  guint n_batches; /* number of batches; atomic, because threads read it without the bin's lock */
   guint32 number;
   gpointer handle; /* the queue's handle; NULL: no queue has used the blocks */
   /* The batches, the oldest first.  Each has TarnPoolPolicy.transfer_blocks blocks. */
@@ -114,7 +114,7 @@ typedef struct
   /* The number of stuck blocks (TarnStore.stuck: the pool could not return them) that no message
    * has reported yet. */
   gsize n_untold;
-  gsize untold_bytes; /* the sum of alloc_size over the n_untold unreported blocks */
+  gsize untold_bytes; /* the sum of alloc_size over these n_untold blocks */
   /* The number of bytes that the call returns, less those that waiting requests have reserved. */
   gsize unreserved_bytes;
   /* TRUE if a request to another pool makes this call, to return blocks of this pool.  Both pools
@@ -282,12 +282,12 @@ typedef struct
 {
   /* The slots, whose number is a power of two.  NULL if the pool never added a queue. */
   TarnMetQueue *places;
-  guint mask; /* the number of slots minus 1 */
+  guint mask; /* the number of the table's slots minus 1 */
   guint n;    /* the number of slots that have a queue */
   guint most; /* the most queues that the table may have; 0 while places is NULL */
   /* The number of shortages in the present period (arena-table.c).  There are two kinds:
-   * - The heap had no free memory for a request, and the preceding request for which it had none
-   *   was of another queue (_tarn_pool_note_turn ()).
+   * - The heap had no free memory for a request, and the previous such request was of another
+   *   queue (_tarn_pool_note_turn ()).
    * - A queue was inserted into this table while was_full was TRUE, so the table is too small. */
   guint n_shortages;
   /* TRUE if this table has been full in the present period, that is, since n_shortages was last
@@ -404,17 +404,18 @@ struct _TarnPool
   /* The lock stands in a cache line of its own, because threads that wait for it write there. */
   TarnMutex lock __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-  /* The highest count of active bytes that the pool itself has made.  If stats.active_bytes exceeds
-   * this count, _tarn_pool_count_own () checks for a new peak. */
+  /* The peak of active bytes when the pool last looked for a new peak, or stats.active_bytes at
+   * that time if that was higher.  _tarn_pool_count_own () looks for a new peak if
+   * stats.active_bytes exceeds this field. */
   gsize noted_bytes __attribute__ ((aligned (TARN_CACHE_LINES)));
   /* The pool's own counters, without those of thread caches.  _tarn_pool_sum () adds up the
    * counters of the pool and the caches.  It also computes active_blocks, which is never set
    * here. */
   TarnPoolStats stats;
   /* Atomic: the number of times that threads returned memory to upstream.  A thread increments it
-   * before it returns the memory.  A program reads it to learn if memory may have left its
-   * addresses (tarn_pool_get_generation ()).  A pool over a heap uses the heap's counter
-   * instead. */
+   * before it returns the memory.  A program reads it to find out if memory may no longer be
+   * mapped at its addresses (tarn_pool_get_generation ()).  A pool over a heap uses the heap's
+   * counter instead. */
   guint64 generation TARN_WHOLE;
   guint64 n_after_driver_calls; /* number of hits and misses that needed a call to the driver */
   TarnBlocks blocks;

@@ -54,7 +54,7 @@ hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 }
 
 /* Serves a request with the topmost block of a bin of a thread cache.  Stores in the block that the
- * request was a hit, and that it called no driver. */
+ * request was a hit and needed no driver call. */
 static TarnBlock *
 pop_hit (TarnCache *cache, TarnCacheBin *bin, gsize size)
 {

@@ -243,10 +243,10 @@ _tarn_pool_get_room (const TarnPool *pool)
   return pool->policy.hold_bytes != 0 ? _tarn_subtract (bound, pool->caches.room_bytes) : bound;
 }
 
-/* Returns the number of bytes by which the capacity of thread caches may grow: the most bytes that
- * the pool's own bins may hold, less the held blocks that the pool can return to upstream only
- * after a wait.  The other held blocks (TarnStore.ready) do not count, because the pool returns
- * them when threads fill the new capacity. */
+/* Returns the number of bytes by which the capacity of thread caches may grow.  This is the number
+ * of bytes that the pool's own bins may hold, less the bytes of held blocks that the pool can
+ * return to upstream only after a wait.  Held blocks that need no wait (TarnStore.ready) are not
+ * subtracted, because the pool returns them when threads fill the new capacity. */
 gsize
 _tarn_pool_get_room_for_caches (const TarnPool *pool)
 {

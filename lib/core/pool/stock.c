@@ -80,7 +80,7 @@ _tarn_pool_choose_bins (const TarnPool *pool, gsize limit_bytes)
              : TARN_HEAP_EXACT_BINS;
 }
 
-/* Sets the size classes of a pool's bins, if its threads use arenas. */
+/* Sets the size classes of a pool's bins, if its threads allocate from arenas of the heap. */
 void
 _tarn_pool_set_bins (TarnPool *pool, guint leading_bits)
 {

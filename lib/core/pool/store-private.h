@@ -29,9 +29,9 @@ typedef struct
  *     a queue's bins  Only this in-order queue may use the blocks, and no event has been recorded
  *                     after its commands. The queue can reuse the blocks without a wait. All of
  *                     these blocks together are called the queue's share.
- *     recorded bins   All other blocks. Usually an event has been recorded after the commands that
- *                     use such a block. Until a queue has recorded this event, no other queue can
- *                     get the block.
+ *     recorded bins   All other blocks. Usually the pool has recorded an event after the commands
+ *                     that use such a block. Without this event, no other queue can get the
+ *                     block.
  *
  * The recorded bin of a size also has fields that describe the queues' bins of the same size.
  *
@@ -50,7 +50,7 @@ struct _TarnBin
   gsize length;
   TarnBatch *batches; /* a stack of batches: the last element has the topmost blocks */
   gsize n_batches;
-  gsize max_batches; /* the number of elements for which batches has room */
+  gsize max_batches; /* the number of elements for which the array batches has room */
 
   TarnBins *bins; /* the table that has this bin */
   gsize place;    /* the bin's index in TarnLargest.bins plus 1; 0: the bin is not there */
@@ -89,16 +89,15 @@ typedef struct
   gsize bytes; /* the sum of alloc_size over the list */
 } TarnAges;
 
-/* The bins of a pool by the size of their blocks: a binary heap whose first bin has the largest
- * ones (largest.c).
+/* The bins of a pool in a binary heap: the first bin has the largest blocks (largest.c).
  *
- * Invariants: each bin that has blocks is there; some bins without blocks may be there, too.  No
- * bin comes before its parent, which is at half its index. */
+ * Invariants: the binary heap has each bin that has blocks, and perhaps some bins without blocks.
+ * No bin comes before its parent.  The parent of the bin at index i is at index (i - 1) / 2. */
 typedef struct
 {
   TarnBin **bins;
   gsize n;
-  gsize max; /* the number of elements for which bins has room */
+  gsize max; /* the number of elements for which the array bins has room */
 } TarnLargest;
 
 /* The kinds of tables of bins (TarnBin).  A pool returns blocks of one size to upstream in the
@@ -163,8 +162,8 @@ typedef struct
    * The pool can return such a block to upstream when the block's events have completed.  In a pool
    * whose list ready has these blocks, this list is empty. */
   TarnAges recorded;
-  /* The list by age for blocks in queues' shares: &ready or &shares.  NULL if the bytes of held
-   * blocks were never bounded. */
+  /* The list by age to which the pool adds blocks of queues' shares: &ready or &shares.  NULL if
+   * the bytes of held blocks were never bounded. */
   TarnAges *share_ages;
   /* Atomic: the numbers of blocks in recorded bins.  The element for a bin is n_recorded[number %
    * TARN_RECORDED_COUNTS], so several bins share an element.  A request reads the element for its

@@ -331,7 +331,7 @@ _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
     {
       TarnTransferBin *place = get_bin (pool, spread, own + i);
 
-      if (has_any (place)) /* saves the call, because most transfer bins are empty */
+      if (has_any (place)) /* avoids the call: most transfer bins are empty */
         is_any = take_from (pool, place, number, &handle) || is_any;
     }
   return is_any;

@@ -111,8 +111,8 @@ void _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers);
 /* Records the result of a request.  Returns the event's time, or 0 if the event is not recorded. */
 guint64 _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue,
                               guint32 stack, const guint64 *numbers);
-/* Adds @change, 1 or -1, to the number of calls to backends for memory in which the thread is now.
- * A request during such a call is recorded as nested: the called backend gets its memory from
+/* Adds @change, 1 or -1, to the number of the thread's running calls to backends for memory.  A
+ * request during such a call is recorded as nested: the called backend gets its memory from
  * another allocator of Tarn, so the nested request and the outer request are for the same bytes. */
 void _tarn_record_nest (gint change);
 guint32 _tarn_record_get_thread (void); /* returns the calling thread's gettid () */
@@ -196,8 +196,8 @@ const gpointer *_tarn_stack_get_frames (guint32 stack, guint *n_frames);
 typedef struct
 {
   guint64 load_address;
-  gchar path[TARN_MODULE_PATH_BYTES]; /* "" if the path is not known */
-  gchar build_id[2 * 64 + 1];         /* hexadecimal digits; "" if the file has no build-id */
+  gchar path[TARN_MODULE_PATH_BYTES]; /* the path of the file; "" if it is not known */
+  gchar build_id[2 * 64 + 1];         /* in hexadecimal digits; "" if the file has no build-id */
 } TarnModule;
 
 /* Finds the file that contains the call instruction just before @return_address.  Takes some

@@ -27,7 +27,7 @@
  * the events since the last write are lost. */
 #define WRITE_TIME (100 * G_TIME_SPAN_MILLISECOND)
 
-G_STATIC_ASSERT (sizeof (off_t) == sizeof (gint64)); /* a recording may be longer than 2 GiB */
+G_STATIC_ASSERT (sizeof (off_t) == sizeof (gint64)); /* for recordings of more than 2 GiB */
 
 TarnDoor _tarn_record_door = TARN_DOOR_CLOSED;
 
@@ -425,8 +425,8 @@ close_in_child (void)
 {
   if (recorder.file >= 0)
     close (recorder.file);
-  /* A child of this child must not close the descriptor again, because by then it may be another
-   * file's. */
+  /* A child of this child must not close the descriptor again: by then, another file may have the
+   * same descriptor. */
   recorder.file = -1;
 }
 

@@ -53,7 +53,7 @@ typedef struct
 {
   guint64 id, upstream; /* upstream: the id of the upstream allocator; 0 if there is none */
   TarnTraceClass class;
-  gchar *name;      /* NULL if the allocator has no name */
+  gchar *name;      /* the allocator's name; NULL: it has none */
   GArray *options;  /* guint64 pairs: a property and its value */
   GArray *counters; /* guint64 pairs: a counter and its value; NULL if there are no counters */
   GArray *blocks;   /* an array of ToldBlock: a pool's blocks */
