@@ -30,7 +30,7 @@ static const struct
 {
   unsigned int number;
   const gchar *name;
-  /* the lowest possible value; if the driver states a lower value, Tarn reports an error */
+  /* the lowest valid value of the attribute: a lower answer of the driver is an error */
   gint least;
   gboolean is_recent;
 } attributes[N_ATTRIBUTES] = {
@@ -162,8 +162,8 @@ tarn_cuda_device_data_init (TarnCudaDeviceData *data, CUdevice device, GError **
   return driver != NULL && _tarn_cuda_ask_device_data (driver, device, data, error);
 }
 
-/* Fails if @data has a field that this version of Tarn does not know, and the caller, compiled for
- * a newer version, has set this field.  The field might change the result.  The functions that call
+/* Fails if a caller that was compiled for a newer version of Tarn has set a field of @data that
+ * this version does not know.  The field might change the result.  The functions that call
  * check_data () need no other check of @data, because their results are the same for all devices.
  */
 static gboolean

@@ -22,7 +22,7 @@
 typedef struct
 {
   gint ref_count; /* atomic */
-  TarnPool *pool; /* the struct owns a reference */
+  TarnPool *pool; /* a reference to the pool that lends memory */
   TarnAllocatorOps ops;
   gpointer data; /* the user_data that the functions in ops need */
 } Lender;
@@ -32,14 +32,14 @@ typedef struct
 typedef struct
 {
   void (*give_back) (Lender *lender, TarnMemory memory, gsize size);
-  Lender *lender; /* the struct owns a reference */
+  Lender *lender; /* a reference to the lender of the memory */
   TarnMemory memory;
   gsize size;
 } Leaving;
 
 typedef struct
 {
-  Lender *lender;   /* the struct owns a reference */
+  Lender *lender;   /* a reference to the lender of the allocator's memory */
   gint is_released; /* atomic; TRUE if the allocator's graphs are gone */
   TarnMutex lock;   /* guards @used, @spare and @known */
   GHashTable *used; /* maps the address of each block of the pool that heaps use to its TarnBlock */

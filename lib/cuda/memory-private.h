@@ -22,7 +22,7 @@ typedef enum
 /* The properties of a device's virtual memory. */
 typedef struct
 {
-  gsize granularity; /* in bytes; 0 if the allocator uses no virtual memory */
+  gsize granularity; /* granularity of virtual memory in bytes; 0 if the allocator uses none */
   unsigned int handle_types;
   /* atomic; TRUE if Tarn asks cuMemCreate () for memory that GPUDirect RDMA can access; FALSE if
    * the device does not support RDMA, or the driver has refused such memory */
@@ -39,7 +39,7 @@ typedef struct
 {
   TarnMutex lock;
   gboolean is_made; /* TRUE if Tarn has tried to compile the kernel */
-  CUmodule module;  /* NULL if Tarn has not compiled the kernel, or cannot compile it */
+  CUmodule module;  /* the module of the compiled kernel; NULL if Tarn has compiled none */
   CUfunction function;
   CUdeviceptr first; /* 8 bytes on the device, to which the kernel writes its result */
 } TarnCudaFinder;

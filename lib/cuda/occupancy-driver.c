@@ -30,7 +30,7 @@ typedef struct
   /* the most threads in a block of this function; the function's source may set this limit */
   gint max_threads_per_block;
   gint shared_bytes;             /* the static shared memory that the function declares */
-  gint max_dynamic_shared_bytes; /* G_MAXINT if the driver cannot say */
+  gint max_dynamic_shared_bytes; /* the most bytes that a launch may have; G_MAXINT if unknown */
   gint registers;
 } Launch;
 
@@ -103,9 +103,9 @@ ask_launch (const TarnCudaDriver *driver, CUfunction function, Launch *launch, G
 
 /* Finds the limit on the number of blocks that a multiprocessor can run.  First computes this
  * number by the rules of occupancy.c.  If the driver's number is the same, returns the limit that
- * these rules find.  If not, compares the launch with the function's own maxima.  The rules come
- * first, because a launch with too many threads for the function may really have too many
- * registers: the driver may have derived the function's maximum of threads from its registers. */
+ * these rules find.  If not, compares the launch with the function's own maxima.  The maxima come
+ * last, because the driver may have derived the maximum of threads from the function's registers:
+ * then the registers are the real limit. */
 static TarnCudaLimit
 find_limit (const Launch *launch)
 {

@@ -34,7 +34,7 @@
 static gpointer
 get_own_per_thread (void)
 {
-  static gsize n_threads; /* atomic; the latest number that a thread has got */
+  static gsize n_threads; /* atomic; the number of threads that have a number */
   static _Thread_local gsize number;
 
   if (number == 0)

@@ -55,7 +55,7 @@ plain_works (TarnAllocator *allocator, gsize size)
 static void
 tell_why_plain (const TarnCudaMemoryAllocator *self, const GError *reason)
 {
-  static gint is_told; /* atomic; TRUE if the message below was logged */
+  static gint is_told; /* atomic; TRUE if this function has logged its message */
 
   if (g_atomic_int_compare_and_exchange (&is_told, FALSE, TRUE))
     g_message ("%s: pools of CUDA device %d have plain memory, because its virtual memory does not "

@@ -135,9 +135,10 @@ _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *mem
   return FALSE;
 }
 
-/* Functions that fit a line to the times of patterns */
+/* Functions that fit a line to the times of access patterns */
 
-/* The time and the number of passes of each pattern.  A fit leaves out patterns of weight 0. */
+/* The number of passes, the time and the weight of each access pattern.  A fit leaves out patterns
+ * of weight 0. */
 typedef struct
 {
   gdouble passes[TARN_BANK_MAX_PATTERNS];
@@ -151,7 +152,7 @@ typedef struct
 typedef struct
 {
   gdouble passes, time;
-  gdouble slope; /* never negative: more passes do not take less time */
+  gdouble slope; /* the time that each pass adds; never negative */
 } Line;
 
 typedef struct

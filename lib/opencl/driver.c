@@ -15,7 +15,7 @@
 
 #define LIBRARY "libOpenCL.so.1"
 
-TarnOpenclDriver _tarn_cl; /* written once, before is_loaded becomes TRUE */
+TarnOpenclDriver _tarn_cl; /* OpenCL's functions; constant once is_loaded is TRUE */
 
 /* A function that finds OpenCL's functions by their names, and its user data. */
 typedef struct
@@ -37,7 +37,7 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 /* The lock guards the two variables below. */
 /* the error of the first attempt to load OpenCL that failed; NULL if none failed */
 static GError *load_error;
-static Finder finder; /* constant after is_loaded has become TRUE */
+static Finder finder; /* finds OpenCL's functions; constant once is_loaded is TRUE */
 
 static gpointer
 find_in_process (const gchar *name, gpointer library)

@@ -19,8 +19,9 @@ typedef struct
 {
   TarnOpenclHome home; /* must be the first field: see order-private.h */
   TarnOpenclTraits traits;
-  TarnOpenclImageKinds *kinds; /* the struct owns a reference */
-  TarnPool *buffers; /* the struct owns a reference; NULL if images count towards no limit */
+  TarnOpenclImageKinds *kinds; /* a reference to the kinds of the images */
+  /* a reference to the pool towards whose limit the images count; NULL if there is none */
+  TarnPool *buffers;
 } ImageAllocator;
 
 static void

@@ -19,7 +19,7 @@ typedef struct
   cl_mem_flags flags;
   cl_image_format format;
   cl_mem_object_type type;
-  gsize width, height, depth, array_size; /* in pixels, except array_size, a number of images */
+  gsize width, height, depth, array_size; /* in pixels; array_size: a number of images */
 } TarnOpenclImageKind;
 
 /* Fills in a kind from the program's arguments of clCreateImage ().  Returns FALSE with

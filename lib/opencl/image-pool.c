@@ -34,7 +34,7 @@ struct _TarnOpenclImagePool
 {
   gint ref_count;              /* atomic */
   TarnPool *pool;              /* a reference to the pool of images */
-  TarnOpenclImageKinds *kinds; /* the struct owns a reference */
+  TarnOpenclImageKinds *kinds; /* a reference to the kinds of the pool's images */
   TarnPool *buffers;           /* a reference to the pool of buffers; NULL if there is none */
   /* the user data of free_images (), a function that the pool of buffers calls to free memory;
    * owned by the pool of buffers; NULL if there is no such pool */

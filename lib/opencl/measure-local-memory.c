@@ -224,7 +224,7 @@ make_results (Bench *bench, GError **error)
   return _tarn_opencl_check (status, "clSetKernelArg", error);
 }
 
-/* Functions that time the patterns */
+/* Functions that time the access patterns */
 
 static gboolean
 set_pattern (Bench *bench, const TarnBankPattern *pattern, GError **error)

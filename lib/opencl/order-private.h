@@ -23,8 +23,8 @@ _tarn_opencl_add_access (cl_bitfield flags)
  * struct.  Its fields are constant. */
 typedef struct
 {
-  cl_context context;     /* the struct owns a reference */
-  cl_command_queue queue; /* the struct owns a reference; NULL if there is no queue */
+  cl_context context;     /* a reference to the allocator's context */
+  cl_command_queue queue; /* a reference to the allocator's queue; NULL if it has none */
 } TarnOpenclHome;
 
 /* Retains the context and the queue.  Returns FALSE with an error, and retains neither, on failure.

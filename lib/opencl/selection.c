@@ -22,8 +22,8 @@
 typedef struct
 {
   cl_device_id id;
-  gchar *name, *vendor; /* NULL if the query failed */
-  gchar *uuid, *pci;    /* NULL if the driver does not report the value */
+  gchar *name, *vendor; /* name and vendor of the device; NULL if the query failed */
+  gchar *uuid, *pci;    /* UUID and PCI address; NULL if the driver does not report them */
 } Device;
 
 typedef struct

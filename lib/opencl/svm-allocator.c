@@ -29,7 +29,7 @@
 typedef struct
 {
   TarnOpenclHome home;    /* must be the first field: see order-private.h */
-  TarnOpenclFrees *frees; /* the struct owns a reference */
+  TarnOpenclFrees *frees; /* a reference to the list of queues that will free memory */
   cl_uint alignment;
   cl_bitfield flags;
 } SvmAllocator;
@@ -91,7 +91,7 @@ svm_free (gpointer user_data, TarnMemory memory, gsize size)
  * command runs. */
 typedef struct
 {
-  gint ref_count;     /* atomic: one for each callback that will still run */
+  gint ref_count;     /* atomic: the number of callbacks that will still run */
   gint is_freed;      /* atomic: TRUE once a callback frees the memory */
   cl_context context; /* borrowed: the command's queue keeps the context alive */
   TarnOpenclFrees *frees;
@@ -114,7 +114,8 @@ free_once (Parting *parting)
     return;
   _tarn_cl.clSVMFree (parting->context, parting->pointers[0]);
   _tarn_opencl_frees_end (parting->frees, parting->queue);
-  /* Drop the reference of part ().  Either part () is the caller, or the driver never calls it. */
+  /* Drop the reference that was taken for part ().  Either part () has called this function, or the
+   * driver never calls part (). */
   parting_unref (parting);
 }
 

@@ -22,8 +22,8 @@ _tarn_testing_clock_get (const TarnTestingClock *clock, guint number)
   return number < clock->len ? g_array_index (clock, guint, number) : 0;
 }
 
-/* Raises the number of items of a queue that come before a moment to at least @count.  @number: the
- * queue's number, which is the queue's index in the array of the moment. */
+/* Makes at least the first @count items of a queue come before the moment @clock.  @number: the
+ * queue's number, which is the queue's index in the array @clock. */
 void
 _tarn_testing_clock_raise (TarnTestingClock *clock, guint number, guint count)
 {

@@ -104,7 +104,7 @@ _tarn_testing_device_allocate (gpointer user_data, gsize size, TarnMemory *memor
     {
       memory->address = device->next_address++;
       /* The sum may overflow if the device's memory has no limit.  That does no harm, because each
-       * free subtracts as much. */
+       * free subtracts the same size again. */
       device->used_bytes += size;
       g_hash_table_insert (device->ledger, GSIZE_TO_POINTER (memory->address),
                            GSIZE_TO_POINTER (size));

@@ -47,7 +47,7 @@ struct _TarnTestingPages
    * or 0 if none fails */
   guint calls, fail_at;
   gboolean fail_for_ever, has_failed;
-  TarnTestingHook hook; /* runs at the beginning of each call on the device; NULL if none */
+  TarnTestingHook hook; /* a function that each call on the device calls first; NULL if none */
   gpointer hook_data;
 };
 

@@ -41,9 +41,9 @@ typedef struct
   guint value;
   TarnTestingClock *past; /* the moment after all commands of the memory's earlier owners */
   TarnTestingClock *uses; /* the moment after all commands of the memory's present owner */
-  /* the moment after all commands of the present owner that are known to read */
+  /* the moment after the reads of the present owner, as far as they are known */
   TarnTestingClock *reads;
-  /* the moment after all commands of the present owner that are known to write */
+  /* the moment after the writes of the present owner, as far as they are known */
   TarnTestingClock *writes;
 } TarnTestingMemory;
 
@@ -52,7 +52,7 @@ typedef struct
   TarnTestingMemory *memory; /* the memory that a command uses; NULL if the item is a wait */
   TarnTestingCommand command;
   guint value;
-  /* the moment that a wait waits for; owned; NULL if the item is a command */
+  /* the moment for which the queue waits; owned; NULL if the item is a command */
   TarnTestingClock *clock;
   gboolean is_done;
 } TarnTestingItem;
@@ -61,13 +61,13 @@ typedef struct
 {
   guint number; /* index in TarnTestingQueues.queues; never reused */
   gboolean in_order;
-  gboolean is_alive; /* TRUE if calls may name the queue */
+  gboolean is_alive; /* FALSE if the queue is dead: then no call may name it */
   gboolean is_capturing;
   /* an array of TarnTestingItem: all commands and waits on the queue, also finished ones */
   GArray *items;
   /* the first n_done items are done; later items may be done, too */
   guint n_done;
-  /* a moment: items before this moment come before each command that is put on the queue later */
+  /* The items before this moment come before each command that a test puts on the queue later. */
   TarnTestingClock *start;
 } TarnTestingQueue;
 
@@ -75,7 +75,7 @@ typedef struct
  * queue if there is one. */
 typedef struct
 {
-  TarnTestingQueue *queue; /* NULL until there is a queue */
+  TarnTestingQueue *queue; /* the queue of the handle; NULL until it is made */
   gboolean is_destroyed;
   guint refs; /* the number of references that queue_ref () has taken */
 } TarnTestingSlot;
@@ -104,12 +104,12 @@ struct _TarnTestingQueues
   guint fail_nth;
   gboolean fail_for_ever;
   guint n_failed;
-  /* how many times the allocator has freed memory that commands may still use.  Each call that
-   * failed on the test's request (n_failed) excuses one such free, because Tarn could perhaps not
-   * wait for the commands.  Each further such free is a fault. */
+  /* The number of times that the allocator has freed memory that commands may still use.  Up to
+   * n_failed times, this is no fault: n_failed calls have failed because the test wanted that, and
+   * Tarn could perhaps not wait for the commands. */
   guint n_freed_in_use;
   TarnTestingCall hook_call;
-  /* runs at the beginning of the next call that hook_call names; NULL if none */
+  /* the test's function, which the next call of the kind hook_call calls first; NULL if none */
   TarnTestingHook hook;
   gpointer hook_data;
   gchar *fault;

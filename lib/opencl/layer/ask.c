@@ -198,7 +198,7 @@ _tarn_layer_ask_part_references (LayerContext *context)
   return ask_references (context, &context->counts_parts, count_with_part);
 }
 
-/* The value of a missing answer: the layer has not asked the driver yet, or the driver's commands
+/* Stands for an unknown answer: the layer has not asked the driver yet, or the driver's commands
  * were not done after 0.2 s. */
 #define UNKNOWN (-1)
 

@@ -455,8 +455,8 @@ answer (cl_mem buffer, cl_int status, cl_int *status_ret)
   return buffer;
 }
 
-/* Does the same as answer (), for a new buffer.  Also counts the request if it failed for lack of
- * memory. */
+/* Answers a request for a new buffer as answer () does.  Also counts the request if it failed for
+ * lack of memory. */
 static cl_mem
 answer_new (cl_mem buffer, cl_int status, cl_int *status_ret)
 {

@@ -66,8 +66,8 @@ _tarn_layer_command_begin_retained (LayerCommand *self, cl_command_queue handle,
   prepare (self, event);
 }
 
-/* Records the command as a use of each of its buffers.  If self->own is an event, that is, if only
- * the layer wanted the event, the record of the last buffer takes over this reference to the event.
+/* Records the command as a use of each of its buffers.  If only the layer wanted the command's
+ * event (self->own), the record of the last buffer takes over the layer's reference to the event.
  */
 static void
 note_uses (LayerCommand *self)

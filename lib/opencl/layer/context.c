@@ -140,8 +140,8 @@ next_queue (LayerContext *self)
  * poll asks the driver about commands, which may take longer than the rest of an allocation. */
 #define POLL_EVERY (G_TIME_SPAN_MILLISECOND / 10)
 
-/* The limits up to which released buffers may wait for their commands without a poll: their number
- * and their total size in bytes.  The program often calls clFinish () before a limit is reached.
+/* The layer does not poll until more than MAX_UNPOLLED released buffers wait for their commands, or
+ * buffers of more than MAX_UNPOLLED_BYTES in all.  The program often calls clFinish () before that.
  * Then all commands are done, and the layer need not ask the driver about each of them. */
 #define MAX_UNPOLLED 1000
 #define MAX_UNPOLLED_BYTES ((gsize) 4 << 20)

@@ -141,7 +141,8 @@ typedef struct
   const size_t *region;
   cl_uint n_waits;
   const cl_event *waits;
-  cl_event *event; /* NULL if the program wants no event */
+  cl_event
+      *event; /* where the driver writes the event of the copy; NULL if the program wants none */
 } BoxCopy;
 
 /* Copies a box by a single command of the driver. */

@@ -216,7 +216,7 @@ _tarn_layer_debug_check_guards (const LayerContext *context)
   gint64 begin = g_get_monotonic_time (), end, expected;
 
   expected = __atomic_load_n (&next, __ATOMIC_RELAXED);
-  /* Only one thread checks at a time. */
+  /* The exchange lets only one thread at a time check the guard bytes. */
   if (!_tarn_layer_is_debugged (context) || begin < expected
       || !__atomic_compare_exchange_n (&next, &expected, G_MAXINT64, FALSE, __ATOMIC_ACQUIRE,
                                        __ATOMIC_RELAXED))

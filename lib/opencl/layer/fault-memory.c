@@ -16,7 +16,7 @@ typedef struct _FaultMemory FaultMemory;
 struct _FaultMemory
 {
   gconstpointer handle; /* a cl_mem, or the address of SVM */
-  gsize size;           /* in bytes; 0 if the memory is made of other memory */
+  gsize size;           /* the size in bytes; 0 if the memory is made of other memory */
   /* The program's references to the memory, plus the number of entries whose @whole is this entry.
    */
   guint references;
@@ -33,7 +33,7 @@ static gsize used;
  * the next one: for example, an image of a sub-buffer, and the sub-buffer of a buffer. */
 #define MAX_CHAIN 4
 
-static gsize budget; /* in bytes; constant; 0 if there is no budget */
+static gsize budget; /* the budget in bytes; constant; 0 if there is none */
 
 void
 _tarn_layer_fault_memory_begin (gsize bytes)

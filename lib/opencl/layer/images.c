@@ -17,8 +17,8 @@ typedef enum
 {
   LAYER_CREATE_IMAGE,
   LAYER_CREATE_WITH_PROPERTIES,
-  LAYER_CREATE_2D, /* clCreateImage2D () of OpenCL 1.1; the next value is for clCreateImage3D () */
-  LAYER_CREATE_3D
+  LAYER_CREATE_2D, /* clCreateImage2D () of OpenCL 1.1 */
+  LAYER_CREATE_3D  /* clCreateImage3D () of OpenCL 1.1 */
 } LayerFunction;
 
 /* The arguments of a program's call that makes an image. */
@@ -26,7 +26,7 @@ typedef struct
 {
   cl_context context;
   LayerFunction function;
-  const cl_mem_properties *properties; /* NULL if the program passed none */
+  const cl_mem_properties *properties; /* the properties that the program passed, or NULL */
   cl_mem_flags flags;
   const cl_image_format *format;
   const cl_image_desc *desc;

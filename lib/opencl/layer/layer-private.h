@@ -370,7 +370,7 @@ struct _LayerContext
   /* The pieces, the driver's large buffers: piece number N is at index N - 1.  An element is NULL
    * if no piece has this number. */
   GPtrArray *pieces;
-  GHashTable *addresses; /* maps each piece whose host address is known to this address */
+  GHashTable *addresses; /* maps each piece to its host address, if the address is known */
   /* an index in @pieces: no element below it is NULL, so the search for a free piece number begins
    * there */
   guint all_used_before;
@@ -759,7 +759,7 @@ void _tarn_layer_buffer_forget_uses (LayerBuffer *self);
 struct _LayerQueue
 {
   LayerObject base;
-  LayerContext *context; /* the struct owns a reference */
+  LayerContext *context; /* a reference to the record of the queue's context */
   gboolean in_order; /* atomic: TRUE if the driver runs the commands in order; may become FALSE */
   gboolean leaves;   /* guarded by the context's lock: TRUE if the queue will soon be closed, or
                         will soon run its commands out of order */
@@ -768,10 +768,9 @@ struct _LayerQueue
   /* Atomic: TRUE while a thread waits in clFinish () for the queue's commands, because a marker
    * failed or the driver refused it. */
   gboolean finishing;
-  gboolean
-      is_stuck; /* atomic: TRUE if the last request for memory that waited for the queue gave up */
-  guint users;  /* atomic: number of users of the driver's queue: calls in progress, and 1 for the
-                   context until the context drops the queue */
+  gboolean is_stuck; /* atomic: TRUE if the last wait for the queue gave up (await_patiently ()) */
+  guint users; /* atomic: number of users of the driver's queue: calls in progress, and 1 for the
+                  context until the context drops the queue */
 
   TarnMutex lock; /* guards all fields below */
   /* Atomic: TRUE if the queue takes no more commands.  Then all its commands are done, or a marker
@@ -918,7 +917,7 @@ void _tarn_layer_poll_waiters (LayerQueue *queue);
 struct _LayerBuffer
 {
   LayerObject base;
-  LayerContext *context; /* the struct owns a reference */
+  LayerContext *context; /* a reference to the record of the object's context */
   /* The buffer whose memory this object uses, if this object is a sub-buffer or an image of a
    * buffer.  This field has a reference to the buffer's record.  NULL if this object has its own
    * memory from a pool. */
@@ -927,7 +926,7 @@ struct _LayerBuffer
   /* The driver's sub-buffer for the block, owned by this struct.  NULL if this object is an image,
    * or if it uses the memory of @whole. */
   LayerSub *sub;
-  gsize offset; /* in bytes from the start of @whole; not used if @whole is NULL */
+  gsize offset; /* the offset in @whole, in bytes; not used if @whole is NULL */
   /* Size in bytes: the size that the program asked for, or the size of a pooled image.  0 if this
    * is an image made of a buffer. */
   gsize size;
@@ -945,8 +944,8 @@ struct _LayerBuffer
    * the uses one by one, the number is 1 higher, so that it does not become 0 too early. */
   guint waits;
 
-  guint n_reports; /* guarded by the lock of debug.c: number of reports about this ended buffer that
-                      are being made, during which its block must not be freed */
+  guint n_reports; /* guarded by the lock of debug.c: number of threads that report a use of this
+                      ended buffer; the buffer's block is not freed until this number is 0 */
 
   TarnMutex lock; /* guards all fields below */
   /* TRUE if the program has no reference any more; then no LayerUse is added any more */

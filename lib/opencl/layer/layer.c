@@ -121,8 +121,8 @@ _tarn_layer_is_blind (void)
 #define STRING(name) #name,
 #define ADDRESS(name) (void *) layer_##name,
 
-static gboolean has_faults;      /* constant after clInitLayer () */
-static cl_icd_dispatch dispatch; /* constant after clInitLayer () */
+static gboolean has_faults;      /* TRUE if fault injection is on; constant after clInitLayer () */
+static cl_icd_dispatch dispatch; /* the layer's functions; constant after clInitLayer () */
 
 /* Returns the layer's function with this name.  Returns NULL if the layer does not intercept the
  * function. */
@@ -173,8 +173,8 @@ may_use_buffers (const gchar *name)
 }
 
 /* Returns the function that the program gets when it asks for a function by its name.  @function:
- * the driver's answer.  Makes the layer blind if the layer does not know the function, and the
- * function may use buffers. */
+ * the driver's answer.  If the layer does not know the function, and the function may use buffers,
+ * the driver makes all new buffers from now on (_tarn_layer_is_blind ()). */
 static void *
 choose (const char *name, void *function)
 {

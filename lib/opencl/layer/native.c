@@ -60,7 +60,7 @@ addresses_unref (Addresses *self)
  * this struct, and writes the piece's address to @address in the copy. */
 typedef struct
 {
-  Addresses *addresses; /* the struct owns a reference */
+  Addresses *addresses; /* a reference to the array in which the kernel stores the address */
   guint piece;
   gchar *address;
 } Question;
@@ -82,7 +82,7 @@ note_address (void *data)
 typedef struct
 {
   void (CL_CALLBACK *function) (void *);
-  Addresses *addresses; /* the struct owns a reference */
+  Addresses *addresses; /* a reference to the array of the addresses of pieces */
   gsize n;
 } Call;
 
@@ -180,8 +180,8 @@ is_valid_call (void (CL_CALLBACK *function) (void *), const void *arguments, gsi
   return TRUE;
 }
 
-/* Fills in a Call's array of structs Move.  Each says at which place of the arguments the layer
- * writes a buffer's address.  Fills @pieces with the pieces (the driver's buffers) that contain the
+/* Fills in a Call's array of structs Move.  A Move says where in the arguments the layer writes
+ * the address of a buffer.  Fills @pieces with the pieces (the driver's buffers) that contain the
  * buffers, sorted and without duplicates.  Returns the number of pieces. */
 static guint
 set_moves (Call *call, const void *arguments, const cl_mem *objects, const void **places,

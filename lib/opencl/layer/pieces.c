@@ -13,9 +13,8 @@
 #include "common/heap-pool-private.h"
 #include "common/limit-private.h"
 
-#define OFFSET_BITS                                                                                \
-  44 /* the number of low bits of a block's address that are the block's byte offset in the piece  \
-      */
+/* The number of low bits of a block's address that are the block's byte offset in the piece. */
+#define OFFSET_BITS 44
 #define MAX_PIECES ((guint64) 1 << (64 - OFFSET_BITS))
 
 /* Adds a piece to the context's array of pieces.  Returns the piece's number, which is at

@@ -245,9 +245,9 @@ _tarn_layer_queue_add_waiting (LayerUse *use)
   LayerQueue *self = use->queue;
   TARN_LOCKED (&self->lock);
 
-  /* Check with the lock held, because another thread may be recording the commands as done.  That
-   * thread takes only the uses that are in @waiting while it holds the lock.  If a use were added
-   * later, and the queue is closed, perhaps no thread would ever take it, and its buffer would wait
+  /* Hold the lock from this check until the use is in @waiting.  Otherwise another thread could
+   * record the commands as done in between, and take only the uses that are in @waiting then.  If
+   * the queue is closed, perhaps no thread would ever take this use, and its buffer would wait
    * forever. */
   if (_tarn_layer_queue_is_done (self, use->number))
     return FALSE;

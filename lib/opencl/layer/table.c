@@ -230,7 +230,8 @@ _tarn_layer_release (gpointer record)
 /* Functions for tickets: numbers that stand for records in callbacks of the driver */
 
 static TarnMutex tickets_lock;
-/* Maps a ticket to a reference to its record.  NULL until there is a ticket. */
+/* Maps a ticket, which is a number, to a reference to the ticket's record.  NULL until the first
+ * ticket is made. */
 static GHashTable *tickets;
 static gsize last_ticket;
 

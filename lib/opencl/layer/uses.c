@@ -122,9 +122,9 @@ replace_locked (LayerBuffer *self, LayerUse *use)
   return FALSE;
 }
 
-/* Adds *use, the record of a command, to a buffer.  If the buffer has a use with which *use can be
- * merged (see replace_locked ()), keeps the later of the two, and sets *use to the earlier one.
- * Otherwise sets *use to an empty record.  In both cases the caller must clear *use.
+/* Adds *use, the record of a command, to a buffer, and sets *use to an empty record.  But if the
+ * buffer has a use that can be merged with *use (see replace_locked ()), the buffer keeps the later
+ * of these two, and *use becomes the earlier one.  In both cases the caller must clear *use.
  *
  * Returns all uses of the buffer if it is time to drop uses (see MANY_USES); the caller must pass
  * them to drop_done_uses ().  Otherwise returns NULL. */

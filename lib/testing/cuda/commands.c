@@ -20,7 +20,7 @@ typedef struct
   const gchar *function;
   CUdeviceptr address;
   gsize size;         /* the number of bytes that the command accesses */
-  unsigned int value; /* the value that is written */
+  unsigned int value; /* the value that a fill writes */
   void *to;           /* the destination of a read; NULL if the command writes */
   const void *from;   /* the source of a write; NULL if the command writes @value */
   gboolean is_locked; /* TRUE if @from is page-locked memory, which must exist when it is read */

@@ -79,8 +79,8 @@ typedef struct
   guint64 budget;
   Status refusal;   /* the status with which making a context fails; 0 if it does not fail */
   gboolean is_part; /* TRUE if the device is a part of a GPU (MIG), with its own UUID */
-  /* maps the number of each attribute that the test has set to its value, both as integers; owned;
-   * NULL if the test has set no attribute */
+  /* maps an attribute's number to the value that the test has set, both as integers; owned; NULL if
+   * the test has set no attribute */
   GHashTable *attributes;
 } DeviceSettings;
 
@@ -143,7 +143,7 @@ gpointer fake_handle_new (HandleTable *table, gpointer object);
 void fake_handle_free (HandleTable *table, gpointer handle);
 /* Returns the object of a handle, or NULL if no object has this handle now. */
 gpointer fake_handle_get (const HandleTable *table, gpointer handle);
-/* Returns TRUE if the table ever had a handle. */
+/* Returns TRUE if the table has or had an object with this handle. */
 gboolean fake_handle_was (const HandleTable *table, gpointer handle);
 
 /* Functions for contexts.  The caller of each of these functions holds the lock. */
@@ -159,16 +159,15 @@ typedef struct
   /* TRUE if the context was destroyed; the struct stays while the context is primary, or in a
    * thread's stack of contexts */
   gboolean is_destroyed;
-  /* The number of entries for this context in all threads' stacks.  An entry with the same handle
-   * that was pushed before this context was made stands for an earlier context, and does not count
-   * (Entry.is_dangling). */
+  /* The number of entries for this context in all threads' stacks.  Does not count entries that
+   * were pushed with the same handle before this context was made (Entry.is_dangling). */
   guint n_stacked;
 } Context;
 
 /* Finds the calling thread's current context.  Returns an error status if there is none. */
 Status fake_get_context (Context **context);
 Status fake_find_handle (CUcontext handle, Context **context);
-Context *fake_find_context (guint64 id); /* NULL if no context has this id */
+Context *fake_find_context (guint64 id); /* returns NULL if no context has this id */
 guint fake_count_contexts (void);
 guint fake_get_primary_references (CUdevice device);
 guint fake_get_stack_depth (void);
@@ -192,7 +191,8 @@ void fake_describe_memory (GString *text);
  * functions holds the lock. */
 #if FAKE_CUDA_VERSION >= 10020
 guint fake_count_virtual (TarnTestingCudaKind kind, guint64 *bytes);
-guint64 fake_count_backed (CUdevice device); /* the bytes of the device's backings */
+/* Returns the total size of a device's backings, in bytes. */
+guint64 fake_count_backed (CUdevice device);
 gboolean fake_find_mapping (CUdeviceptr address, TarnTestingCudaMemory *memory);
 gboolean fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes);
 #else
@@ -247,7 +247,7 @@ typedef struct
 
 typedef struct
 {
-  /* NULL for a default stream, and for a destroyed stream that still has commands */
+  /* the stream's handle; NULL for a default stream, and for a destroyed stream with commands */
   CUstream handle;
   gboolean is_default;
   /* TRUE if cuStreamCreate () made this stream without CU_STREAM_NON_BLOCKING: the legacy default
@@ -284,12 +284,12 @@ void fake_check_ready (const gchar *function, CUdeviceptr address, guint64 alloc
 
 Mark *fake_mark_ref (Mark *mark);
 void fake_mark_unref (Mark *mark); /* @mark may be NULL */
-void fake_mark_wait (Mark *mark);  /* releases the lock while it waits */
-Mark *fake_mark_new (void);        /* the caller owns the reference */
+void fake_mark_wait (Mark *mark);  /* releases the lock during the wait */
+Mark *fake_mark_new (void);        /* returns a reference, which the caller owns */
 void fake_mark_reach (Mark *mark);
 
 Status fake_find_stream (const gchar *function, CUstream handle, Stream **stream);
-Mark *fake_stream_record (Stream *stream); /* the caller owns the reference */
+Mark *fake_stream_record (Stream *stream); /* returns a reference, which the caller owns */
 /* makes @legacy wait for the blocking and default streams of its context */
 void fake_wait_for_blocking (Stream *legacy);
 /* makes the blocking and default streams of @legacy's context wait for @mark */
@@ -313,7 +313,7 @@ void fake_free_events_of (guint64 context_id);
 void fake_forget_captured_events (const Capture *capture);
 guint fake_count_events (void);
 
-Capture *fake_get_capture (const Stream *stream); /* NULL if the stream is not being captured */
+Capture *fake_get_capture (const Stream *stream); /* returns NULL if the stream is in no capture */
 void fake_join_capture (Stream *stream, Capture *capture);
 void fake_leave_capture (Stream *stream);
 void fake_invalidate_capture (Capture *capture);
@@ -333,6 +333,6 @@ gboolean fake_is_legacy_captured (const Stream *stream);
  * holds the lock. */
 void fake_free_modules_of (guint64 context_id);
 guint fake_count_modules (void);
-const gchar *fake_find_kernel (CUfunction handle); /* NULL if no function has the handle */
+const gchar *fake_find_kernel (CUfunction handle); /* returns NULL if no function has the handle */
 
 #endif

@@ -34,7 +34,7 @@ typedef struct
   Mark *ready;        /* the point in the stream at which the memory is allocated; owned */
   /* the point in the stream at which the memory is freed; owned; NULL if no free is pending */
   Mark *freed;
-  gboolean is_freed; /* TRUE if a free of the block is on a stream */
+  gboolean is_freed; /* TRUE if the program has put a free of the block on a stream */
   /* TRUE if the legacy default stream waits for the stream that allocates the block */
   gboolean is_legacy_safe;
 } Block;
@@ -49,7 +49,7 @@ typedef struct
 /* The lock of the fake driver guards these variables. */
 /* a set of all Blocks, owned; ordered by address; no two Blocks overlap */
 static GTree *blocks;
-static GArray *vacant; /* an array of Place, last in, first out */
+static GArray *vacant; /* an array of Place: the addresses of freed blocks, the latest last */
 /* an array of TarnTestingCudaMemory: memory that a program freed while a context other than the
  * memory's own was current */
 static GArray *strangers;

@@ -51,7 +51,7 @@ typedef struct
 /* The caller's buffer for a log. */
 typedef struct
 {
-  gchar *buffer; /* NULL if the caller wants no log */
+  gchar *buffer; /* the caller's buffer; NULL if the caller wants no log */
   /* The option for the size of the log's buffer: the caller stores the size here, and the driver
    * overwrites it with the number of bytes that it has written. */
   void **bytes;

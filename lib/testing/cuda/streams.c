@@ -16,18 +16,19 @@
 
 typedef enum
 {
-  WORK,   /* completes when the test calls finish_work () or finish_all_work () */
-  RECORD, /* reaches a point (Mark) of its stream */
-  WAIT,   /* waits until a point is reached */
-  DO      /* calls the command's function */
+  WORK,   /* work that is done when the test calls finish_work () or finish_all_work () */
+  RECORD, /* makes the stream reach a point (Mark) */
+  WAIT,   /* makes the stream wait until a point (Mark) is reached */
+  DO      /* calls the function of the command */
 } Action;
 
 typedef struct
 {
   Action action;
-  Mark *mark;                  /* the point of RECORD or WAIT; owned; otherwise NULL */
-  void (*function) (gpointer); /* the function of DO, called with the lock held; otherwise NULL */
-  gpointer data;               /* the argument of @function; owned, freed by g_free () */
+  Mark *mark; /* the point that RECORD reaches, or WAIT waits for; owned; NULL for other actions */
+  /* the function that DO calls, with the lock held; NULL for other actions */
+  void (*function) (gpointer);
+  gpointer data; /* the argument of @function; owned, freed by g_free () */
 } Command;
 
 /* CU_STREAM_PER_THREAD as a number.  The lower numbers, 0 and 1, are NULL and CU_STREAM_LEGACY. */
@@ -416,7 +417,7 @@ fake_context_record (guint64 context_id)
 {
   Stream *all = make_stream (context_id);
 
-  put (all, WORK, NULL); /* without a command, the stream would be freed */
+  put (all, WORK, NULL); /* puts a command on the new stream: an empty stream would be freed */
   wait_for_others (all, FALSE);
   free_command (g_queue_pop_head (&all->commands));
   return fake_stream_record (all);

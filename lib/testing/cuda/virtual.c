@@ -38,7 +38,7 @@ typedef struct
   CUmemAllocationProp properties;
   gsize size;
   guint64 place;    /* offset of the backing's first byte in the file */
-  gpointer handle;  /* NULL if the program has released its last reference */
+  gpointer handle;  /* the program's handle; NULL if the program has no reference any more */
   guint references; /* the number of the program's references */
   guint n_mappings;
 } Backing;
@@ -57,7 +57,8 @@ static GTree *reservations;
 static GTree *mappings;
 static HandleTable handles = { .base = FAKE_HANDLES (8) };
 static guint n_backings;
-static guint64 backed[TARN_TESTING_CUDA_MAX_DEVICES]; /* the bytes of each device's backings */
+/* for each device, the total size of its backings, in bytes */
+static guint64 backed[TARN_TESTING_CUDA_MAX_DEVICES];
 static int file;
 static guint64 file_size;
 
