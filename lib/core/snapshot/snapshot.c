@@ -45,7 +45,7 @@ typedef struct
   gsize size;
   guint64 queue; /* for a segment: the handle of its queue; 0 if there is none */
   /* For an extent (a range of a heap's memory that serves a request): the address or handle that
-   * the program sees, 0 if that is the same as start. */
+   * the program sees.  0 if the program sees the field start. */
   guint64 part;
 } ToldStretch;
 

@@ -17,8 +17,8 @@ struct _FaultMemory
 {
   gconstpointer handle; /* a cl_mem, or the address of SVM */
   gsize size;           /* the size in bytes; 0 if the memory is made of other memory */
-  /* The program's references to the memory, plus the number of entries whose @whole is this entry.
-   */
+  /* The program's references to the memory, plus the number of entries for memory that is made of
+   * this memory. */
   guint references;
   /* The entry for the memory of which this memory is made: for example, a sub-buffer is made of a
    * buffer.  A reference; NULL if this memory is not made of other memory. */
