@@ -69,7 +69,8 @@ _tarn_heap_init_churn (TarnHeap *heap)
   heap->churn = (TarnHeapChurn){ .n_moves = FIRST, .n_flushes = FIRST, .at = _tarn_clock_now () };
 }
 
-/* Adds @n to the budgets of moves and of flushes. */
+/* Adds @n to both budgets of a heap: the numbers of requests that may still move segments, and that
+ * may still make pools flush thread caches. */
 static void
 add (TarnHeapChurn *churn, guint64 n)
 {
@@ -151,8 +152,8 @@ add_some (TarnHeap *heap)
 }
 
 /* Returns the number that a request which moves segments subtracts from the budget of moves.  In
- * virtual memory a move needs driver calls, and the threads of all queues wait meanwhile.  So the
- * number is the number of queues there. */
+ * virtual memory, this is the number of queues: a move needs driver calls, and the threads of all
+ * queues wait meanwhile.  In other heaps, this is 1. */
 static guint
 get_cost_of_moves (const TarnHeap *heap)
 {
@@ -203,7 +204,7 @@ _tarn_heap_get_room (const TarnHeap *heap)
 
 /* Chooses the cached blocks that a pool returns to the heap before the heap grows for a request of
  * @size bytes.  @keeps is TRUE if the pool's threads have caches of blocks.  If @keeps is FALSE,
- * there are no caches to flush, so the budget of flushes does not apply. */
+ * there are no caches to flush, so the budget that limits such flushes does not apply. */
 static TarnSparing
 choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
 {

@@ -147,8 +147,8 @@ split (TarnArena *arena, TarnExtent *extent, gsize size)
 static inline TarnExtent *
 join (TarnArena *arena, TarnExtent *left, TarnExtent *right)
 {
-  /* Choose by an index into an array, not by a branch, because processors could not predict the
-   * branch. */
+  /* Choose the extent by an index into an array, not by a branch, because processors could not
+   * predict the branch. */
   gboolean right_stays = left->size < right->size;
   TarnExtent *both[] = { left, right };
   TarnExtent *stays = both[right_stays], *goes = both[!right_stays];
@@ -368,7 +368,7 @@ split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean pu
   TarnExtent *first = split (range->arena, extent, size);
   TarnExtent *kept = puts_first ? extent : first;
 
-  kept->is_free = FALSE; /* keeps add_free () from merging the two parts again */
+  kept->is_free = FALSE; /* so that add_free () does not merge the two parts again */
   add_free (range, puts_first ? first : extent);
   kept->is_free = TRUE;
   return kept;

@@ -161,7 +161,7 @@ may_go_unready (const TarnHeap *heap)
 }
 
 /* Makes the host wait for all commands that @queue has been given until now.  Returns FALSE if the
- * wait failed, possibly only because one of the commands failed.  Sets *is_done to TRUE if the
+ * wait failed, for example because one of the commands failed.  Sets *is_done to TRUE if the
  * commands are known to be done, even if the wait failed. */
 static gboolean
 await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **error)

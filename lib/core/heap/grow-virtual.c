@@ -156,8 +156,8 @@ tidy (TarnHeapRange *range)
     }
 }
 
-/* Makes the region of a range an old one, so that the range reserves another region when it next
- * needs addresses. */
+/* Adds the region (reserved addresses) of a range to the range's old regions.  The range then
+ * reserves another region when it next needs addresses. */
 static void
 retire_region (TarnHeapRange *range)
 {
@@ -221,7 +221,7 @@ _tarn_range_clear (TarnHeapRange *range)
   range->region = NULL;
 }
 
-/* Functions that add segments to a range, or move them there */
+/* Functions that add segments to a range, or move segments into it */
 
 /* Gets the place at the end of a range's region, where the heap can map segments for a request of
  * @size bytes.  A place is a set of free addresses (TarnPlace).  Call this only if no free extent
@@ -702,10 +702,10 @@ find_place (const TarnHeapRange *range, gsize size, const TarnHeapAttempt *attem
   return place;
 }
 
-/* Returns TRUE if a request should look at no gap any more, and try the end of the range instead.
- * The caller has found a gap, but too little memory for it.  An idle segment that is larger than
- * the gap cannot move there, but can move to the range's end.  So the result is TRUE if the free
- * bytes at the end, with all idle segments that can move there, are enough for the request. */
+/* Returns TRUE if a request should stop looking at gaps, and try the end of the range.  The caller
+ * has found a gap, but too little memory for it.  An idle segment that is larger than the gap
+ * cannot move there, but can move to the range's end.  So the result is TRUE if the free bytes at
+ * the end, with all idle segments that can move there, are enough for the request. */
 static gboolean
 should_skip_gaps (const TarnHeapRange *range, gsize size)
 {

@@ -87,11 +87,11 @@ _tarn_heap_read_limit (TarnHeap *heap)
 
 /* Makes the limit of @pool, a pool over the heap, a limit of the heap too.  @limit_bytes is 0 if
  * the pool has no limit.  If @is_latest is TRUE, the program has just made the pool or set its
- * limit, and the heap follows this pool from now on.  Does nothing if the heap follows
- * another pool, or if the program did not set TarnHeapOptions.follows_pool_limit.  In a heap of
- * virtual memory, rounds the limit up to a multiple of the granularity, because such a heap
- * allocates only such multiples.  Returns TRUE if the heap follows this pool, and has more bytes
- * than its limit. */
+ * limit, and from now on the heap takes its limit from this pool.  Does nothing if the heap takes
+ * its limit from another pool, or if the program did not set TarnHeapOptions.follows_pool_limit.
+ * In a heap of virtual memory, rounds the limit up to a multiple of the granularity, because such a
+ * heap allocates only such multiples.  Returns TRUE if the heap takes its limit from this pool, and
+ * has more bytes than its limit. */
 gboolean
 _tarn_heap_set_pool_limit (TarnHeap *heap, gconstpointer pool, gboolean is_latest,
                            gsize limit_bytes)
@@ -115,7 +115,7 @@ _tarn_heap_set_pool_limit (TarnHeap *heap, gconstpointer pool, gboolean is_lates
   return has_more;
 }
 
-/* Ends the heap's limit that comes from @pool, if the heap follows this pool.  Call this when the
+/* Removes the heap's limit that comes from @pool, if the heap has such a limit.  Call this when the
  * pool's last reference was dropped. */
 void
 _tarn_heap_end_pool_limit (TarnHeap *heap, gconstpointer pool)
@@ -339,8 +339,9 @@ _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
   return release (heap, &pieces);
 }
 
-/* Returns to upstream the idle segments that the heap has made since TarnHeap.n_made was @n_made.
- * If @queue is not NULL, returns only segments of this queue.  The caller has set is_changing. */
+/* Returns idle segments to upstream: those that the heap has made since the counter TarnHeap.n_made
+ * had the value @n_made.  If @queue is not NULL, returns only segments of this queue.  The caller
+ * has set is_changing. */
 static void
 release_made (TarnHeap *heap, const TarnHeapQueue *queue, guint64 n_made)
 {
@@ -353,10 +354,10 @@ release_made (TarnHeap *heap, const TarnHeapQueue *queue, guint64 n_made)
   release (heap, &pieces);
 }
 
-/* Returns to upstream the idle segments of a queue that the heap has made since TarnHeap.n_made was
- * @n_made.  Call this after a request has failed, because nobody may need the segments that the
- * heap added for it.  While upstream forbids moves (_tarn_heap_stays ()), only the range of the
- * request could use them. */
+/* Returns idle segments of a queue to upstream: those that the heap has made since the counter
+ * TarnHeap.n_made had the value @n_made.  Call this after a request has failed, because nobody may
+ * need the segments that the heap added for it.  While upstream forbids moves
+ * (_tarn_heap_stays ()), only the range of the request could use them. */
 void
 _tarn_queue_release_unused (TarnHeapQueue *queue, guint64 n_made)
 {

@@ -16,8 +16,8 @@ typedef struct
   gchar *violation; /* the first violation found; NULL if there is none */
 } Walk;
 
-/* Demands that the number that the walk has counted equals the heap's own counter.  @what: the
- * words between the two numbers in the message. */
+/* Reports a violation if the number that the check has counted differs from the heap's own counter.
+ * @what: the words between the two numbers in the message. */
 static void
 demand_equal (Walk *walk, gsize counted, const gchar *what, gsize counter)
 {

@@ -325,7 +325,8 @@ _tarn_heap_poll_events (TarnHeap *heap)
           && queue->events.length == 0 && heap->base.direct->ops.event_record_all == NULL)
         {
           record_event (queue, FALSE);
-          /* If the queue has no unfinished commands, the new event may be done already. */
+          /* Ask the driver about the new event at once: if the queue has no unfinished commands,
+           * the event may be done already. */
           ask (queue);
         }
     }

@@ -469,8 +469,8 @@ typedef struct
   /* The bytes by which the heap may exceed its usual maximum.  A request can raise this number if
    * too little is left of the budget that it needs, n_moves or n_flushes. */
   guint64 extra;
-  /* The number of requests for which the field extra would have exceeded its usual bound, in a heap
-   * with more than two arenas (go_beyond ()). */
+  /* The number of requests that needed more extra bytes (the field extra) than the usual bound
+   * allows.  Counted only in a heap with more than two arenas (go_beyond ()). */
   guint n_beyond;
   guint turns; /* the number of queues that need memory by turns (_tarn_heap_note_turns ()) */
 } TarnHeapChurn;
@@ -591,9 +591,9 @@ struct _TarnHeap
   GQueue all_queues;
   /* The queues that the heap looks through when it grows, linked by TarnHeapQueue.watched_link.
    * Each queue that has an idle segment, an alias, an event, or no segment at all is in the list.
-   * Other queues may be in the list until the heap has grown.  A heap can have thousands of queues,
-   * but usually only few of them are in the list.  Only the thread that has set is_changing removes
-   * a queue. */
+   * A queue that need not be in the list may stay there until the heap has grown.  A heap can have
+   * thousands of queues, but usually only few of them are in the list.  Only the thread that has
+   * set is_changing removes a queue. */
   GQueue watched;
   GQueue forgotten_queues; /* the forgotten queues, in the order in which the heap will ask whether
                               their last events are done */
@@ -614,7 +614,7 @@ struct _TarnHeap
   gsize lost_bytes; /* the bytes of lost extents: extents in use that the program will never free */
   gsize lent_bytes; /* the bytes that the heap has lent to other heaps (lend.c) */
   gsize peak_with_lent; /* the highest sum of stats.used_bytes and lent_bytes */
-  gsize pool_limit;     /* the limit of followed_pool, in bytes; 0 if there is none */
+  gsize pool_limit; /* the limit in bytes that comes from the pool followed_pool; 0 if none does */
   /* The pool over the heap whose limit bounds the heap as well: the pool that the program made
    * last, or whose limit it set last.  NULL if the program has released this pool, or if
    * follows_pool is FALSE.  The heap has no reference to the pool: it only compares the pointer. */
@@ -622,10 +622,10 @@ struct _TarnHeap
   gsize full_bytes;  /* a limit that the heap learnt when upstream refused memory (spare.c): the
                         bytes that the heap had, plus the bytes that upstream refused; G_MAXSIZE if
                         there is none */
-  gsize peak_lately; /* the peak of bytes in use in the present period, which began at peak_at */
-  gsize peak_before; /* the peak of bytes in use in the period before the present one */
-  gint64 peak_at; /* the time when the present period began; a period lasts for idle_time or longer
-                     (spare.c) */
+  gsize peak_lately; /* the peak of bytes in use since peak_at */
+  gsize peak_before; /* the peak of bytes in use in the period that ended at peak_at */
+  gint64 peak_at; /* the time when the heap last began a new period for its peak of bytes in use; a
+                     period lasts for idle_time or longer (spare.c) */
   TarnHeapChurn churn;
   gint64 aliases_at;   /* the time from which the heap maps segments at a second address; later than
                           now if upstream failed to do so (_tarn_heap_note_no_alias ()) */
@@ -681,8 +681,8 @@ _tarn_heap_count_queues (const TarnHeap *heap)
 static inline guint64
 _tarn_heap_get_room_of_arenas (const TarnHeap *heap, guint64 peak)
 {
-  guint64 n
-      = _tarn_heap_count_for_room (heap); /* also counts the arena for requests without a queue */
+  /* The number n also counts the arena for requests without a queue. */
+  guint64 n = _tarn_heap_count_for_room (heap);
   guint64 n_extra = n > 2 ? n - 2 : 0;
   guint n_queues = _tarn_heap_count_queues (heap);
 
@@ -741,7 +741,8 @@ void _tarn_arena_drain (TarnArena *arena);
 
 /* Functions of arena.c, for the arenas of queues.  The caller holds the heap's lock. */
 TarnExtent *_tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any);
-/* The caller of _tarn_arena_note_wait () may instead hold the arena's lock in a read section. */
+/* The caller of _tarn_arena_note_wait () holds the heap's lock, or it holds the arena's lock in a
+ * read section. */
 gboolean _tarn_arena_note_wait (TarnArena *arena);
 void _tarn_arena_relieve (TarnArena *arena);
 

@@ -193,8 +193,9 @@ unref_handle (TarnHeap *heap, gpointer handle)
  * driver only about the first MAX_ASKED queues in the list.  Returns NULL if it finds none.
  * Releases the heap's lock during driver calls.
  *
- * Does not return a queue that another call uses.  That call may be recording an event, which must
- * not count as an event of the queue that takes over the struct. */
+ * Does not return a queue that another call uses.  That call may be recording an event on the
+ * forgotten queue.  This event must not count as an event of the new queue that takes over the
+ * struct. */
 static TarnHeapQueue *
 steal_quiet (TarnHeap *heap)
 {

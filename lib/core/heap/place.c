@@ -26,10 +26,10 @@
  *   nearly fits into it.
  * - The heap's limit allows @size more bytes.
  * - The region has at least APART_SHARE * @size bytes of free addresses at its end.
- * - No gap right after a free extent makes the request need less memory.
+ * - A gap right after a free extent is not the place where the heap must map the fewest bytes.
  * - One of two things is true: fewer than @size / APART_FREE_SHARE bytes are free at the range's
- *   end; or in a gap right before a free extent, the request would need less memory than at the
- *   range's end. */
+ *   end; or in a gap right before a free extent, the heap would map fewer bytes than at the range's
+ *   end. */
 #define LEAST_APART (8 * MIB)
 #define NEARLY_SHARE 256
 #define APART_FREE_SHARE 8
@@ -110,8 +110,8 @@ choose (TarnPlace *best, TarnPlace place, gsize size, gsize beside, gsize missin
     *best = place;
 }
 
-/* Gets the number of bytes that the heap must map for a request of @size bytes.  For the rest, the
- * request uses @beside bytes that are mapped and free already. */
+/* Gets the number of bytes that the heap must map for a request of @size bytes.  The request also
+ * uses @beside bytes, which are mapped and free already. */
 static gsize
 get_missing (const TarnHeapRange *range, gsize size, gsize beside)
 {
@@ -208,13 +208,13 @@ get_place_apart (const TarnHeapRange *range, gsize size, TarnPlace *place)
 }
 
 /* Replaces *place, which is the end of a range's region, by a better place for a request of @size
- * bytes, if there is one: a gap where the request needs less memory, or a place apart.
+ * bytes, if there is one: a gap where the heap has to map fewer bytes, or a place apart.
  *
  * A place apart has free addresses before and after it.  The heap chooses such a place if a free
- * extent has nearly @size bytes, and no gap after a free extent makes the request need less
- * memory.  The reason is that a slightly larger request probably follows after the program has
- * freed this request's block.  At a place apart, that request needs only one small segment more,
- * even while commands still use old addresses of moved segments.
+ * extent has nearly @size bytes, and a gap after a free extent is not the place where the heap must
+ * map the fewest bytes.  The reason is that a slightly larger request probably follows after the
+ * program has freed this request's block.  At a place apart, that request needs only one small
+ * segment more, even while commands still use old addresses of moved segments.
  *
  * If the heap adds several segments for the request, only the first may be apart (@is_first):
  * otherwise segments could move to and fro between that place and a gap. */

@@ -34,9 +34,9 @@
 
 #include "heap/heap-private.h"
 
-/* A divisor of the heap's limit.  Requests with more bytes than the limit divided by
- * TARN_MUCH_SHARE may strand bytes: leave them free, but not returnable to upstream.  All these
- * requests together may strand at most the limit divided by STRANDED_SHARE. */
+/* A divisor of the heap's limit.  All requests for more bytes than the limit divided by
+ * TARN_MUCH_SHARE together may strand at most the limit divided by STRANDED_SHARE.  Stranded bytes
+ * are free, but the heap cannot return them to upstream. */
 #define STRANDED_SHARE 64
 
 /* A divisor of the heap's limit.  The heap is far from its limit if its bytes and its peak are
@@ -87,8 +87,8 @@ get_stranded (const TarnHeap *heap)
  *     limit - peak - @quarters * peak / 4 - stranded bytes
  *
  * Returns 0 if this is negative.  The peak is the most bytes in use lately, or the bytes in use
- * with this request if these are more.  @quarters is the number of quarters of the peak by which
- * the program's use of memory may still grow. */
+ * with this request if these are more.  @quarters is the number of quarters of the peak that stay
+ * reserved, because the program may use more memory later. */
 static gsize
 get_left (const TarnHeap *heap, gsize size, gsize quarters)
 {
@@ -119,8 +119,9 @@ _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
 }
 
 /* Returns TRUE if a request of @size bytes may take a free extent of a segment that has other
- * extents in use.  When the program frees the extent later, the extent may be stranded, so the
- * result is FALSE if the heap is near its limit. */
+ * extents in use.  When the program frees the extent later, the extent may be stranded: free, but
+ * in a segment that the heap cannot return to upstream.  So the result is FALSE if the heap is near
+ * its limit. */
 gboolean
 _tarn_heap_may_share (const TarnHeap *heap, gsize size)
 {
@@ -129,7 +130,8 @@ _tarn_heap_may_share (const TarnHeap *heap, gsize size)
 }
 
 /* Returns TRUE if a request of @size bytes may take a free extent of @piece, a segment that has
- * other extents in use.  A request for much of the limit may do so only if the segment is small. */
+ * other extents in use.  A request for more bytes than the heap's limit divided by TARN_MUCH_SHARE
+ * may do so only if the segment is small (STRANDED_SHARE). */
 gboolean
 _tarn_heap_may_share_piece (const TarnHeap *heap, const TarnPiece *piece, gsize size)
 {

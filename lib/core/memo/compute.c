@@ -51,9 +51,10 @@ computation_unref (TarnComputation *computation)
   g_free (computation);
 }
 
-/* Functions that refuse calls that would wait for themselves */
+/* Functions that refuse calls which would wait for ever */
 
-/* Sets the error for a call that would wait for itself, directly or through other threads. */
+/* Sets the error for a call that would wait for ever: for a computation that waits for this call,
+ * directly or through other threads. */
 static gboolean
 refuse_recursion (GError **error)
 {
@@ -290,7 +291,8 @@ compute_entry (TarnMemo *memo, TarnComputation *computation)
     keep_result (memo, computation, elapsed);
 }
 
-/* Returns TRUE if a value ends with its computation, and the caller can take no reference to it. */
+/* Returns TRUE if a computation's value is released together with the computation, and the caller
+ * cannot get a reference to the value. */
 static gboolean
 is_to_end (const TarnMemo *memo, const TarnComputation *computation)
 {

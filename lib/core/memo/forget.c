@@ -178,9 +178,9 @@ _tarn_memo_forget_all (TarnMemo *memo)
   forget (memo, &(Which){ .is_any = TRUE });
 }
 
-/* Returns TRUE if a memo has entries for the destroyed objects in the set @which: all earlier
- * objects at the address of an object (is_other_id).  If the result is FALSE, the caller need not
- * call _tarn_memo_close (), which is slow. */
+/* Returns TRUE if a memo has entries for destroyed objects in the set @which.  The set has all
+ * earlier objects at the address of an object (is_other_id).  If the result is FALSE, the caller
+ * need not call _tarn_memo_close (), which is slow. */
 static gboolean
 has_dead (TarnMemo *memo, const Which *which)
 {

@@ -92,15 +92,16 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
       adopt (pool, cache, met, block);
       _tarn_cache_grant (cache);
     }
-  /* The table may have arenas of an earlier queue with this handle.  Then do not return yet,
-   * because add_met () removes these arenas. */
+  /* Do not return yet if the table has arenas of an earlier queue with this handle, because
+   * add_met () removes these arenas. */
   is_done = is_known || (met == NULL && has_none (pool, handle));
   _tarn_mutex_unlock (&pool->lock);
   if (is_done || !_tarn_heap_meet_arena (pool->heap, handle, &ref, NULL))
     return;
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_pool_find_met (pool, handle);
-  /* Add the arenas if the table has none for the queue, or has arenas of an earlier queue. */
+  /* Add the arenas if the table has none for the queue, or has arenas of an earlier queue with this
+   * handle. */
   if (met == NULL || met->ref.number < ref.number)
     add_met (pool, handle, &ref);
   met = _tarn_pool_find_met (pool, handle);

@@ -69,8 +69,8 @@ take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
  * the block comes from another queue, makes more blocks available to later requests:
  *
  * - If the block's free recorded the event, makes the next frees of this size record events, too.
- * - If the event was recorded later, and many queues have cached blocks of this size, asks for an
- *   event on one more of these queues. */
+ * - If the event was recorded later, and many queues have cached blocks of this size, arranges that
+ *   an event is recorded on one more of these queues. */
 static TarnBlock *
 take_recorded (TarnPool *pool, TarnRequest *request, Suits suits)
 {
@@ -144,8 +144,8 @@ asks_about (const TarnRequest *request, const TarnEvent *event)
 
 /* Adds to a request the events about which it asks the driver.  These are events of recorded blocks
  * (cached blocks with events) of the request's size, as many as the request has room for.  Looks
- * only at the topmost MAX_SEEN blocks of the bin.  If several blocks have the same single event,
- * adds this event once.
+ * only at the topmost MAX_SEEN blocks of the bin.  If several blocks have only one event each, and
+ * it is the same event, adds this event once.
  *
  * Takes one block from the bottom, then one from the top, and so on.  The events of the lowest
  * blocks were recorded first, so they have usually completed first if the host runs ahead of the
@@ -206,7 +206,8 @@ _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request)
  *     - It adds the events about which the pool has to ask the driver.
  *     - It sets finds_unready if the request is for a queue and the pool has idle blocks of the
  *       size: their memory is fresh, and the queue must wait until the backend has made it ready.
- *     - If it finds neither such events nor such blocks, it asks for events on other queues.
+ *     - If it finds neither such events nor such blocks, it arranges that events are recorded on
+ *       other queues.
  *
  * The caller holds the pool's lock. */
 TarnBlock *
@@ -323,7 +324,7 @@ give_unready (TarnPool *pool, const TarnRequest *request, GError **error)
 
 /* Asks the driver which events of a request have completed.  Then takes a block whose events have
  * all completed, or else a block for whose events the request's queue can wait.  If there is
- * neither, requests events on other queues, and returns NULL without an error. */
+ * neither, arranges that events are recorded on other queues, and returns NULL without an error. */
 static TarnBlock *
 take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
 {

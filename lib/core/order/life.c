@@ -166,7 +166,7 @@ pool_finalize (TarnAllocator *allocator)
 
 static const TarnAllocatorClass pool_class = POOL_CLASS (_tarn_pool_free_block);
 
-/* The functions of pools that inspect each block that is freed (watch.c).  Such a pool removes the
+/* The allocator class of pools that inspect each freed block (watch.c).  Such a pool removes the
  * block from an index, or checks whether the program still has references to the block's memory. */
 static const TarnAllocatorClass watched_class = POOL_CLASS (_tarn_pool_free_watched);
 
@@ -177,8 +177,8 @@ warn_if_deferred (TarnPool *pool)
 {
   gboolean upstream_is_direct = pool->upstream->direct == pool->upstream;
 
-  /* Logs a message and not a warning, because such a pool is legal, and g_test makes warnings
-   * fatal. */
+  /* Logs a message and not a warning, because a pool over a deferred allocator is legal, and g_test
+   * makes warnings fatal. */
   if (upstream_is_direct && tarn_allocator_is_deferred (pool->upstream))
     g_message ("%s is over %s, which is deferred: memory may run out in a later command, where "
                "the pool cannot give back what it holds",

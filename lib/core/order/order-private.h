@@ -284,7 +284,8 @@ gboolean _tarn_pool_ignore_free (TarnPool *pool);
 void _tarn_pool_ref_block (TarnBlock *block);
 gboolean _tarn_pool_drop_reference (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_free_block (TarnBlock *block);
-void _tarn_pool_free_watched (TarnBlock *block); /* in watch.c; also inspects the block */
+/* A function of watch.c that frees a block of a pool that inspects each freed block */
+void _tarn_pool_free_watched (TarnBlock *block);
 void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
 
 /* Returns TRUE if the backend keeps a queue alive as long as the pool has a reference to it.  Then

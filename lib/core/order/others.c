@@ -93,9 +93,9 @@ want_event (TarnPool *pool, TarnQueue *queue)
   queue->is_wanted = TRUE;
 }
 
-/* Asks for an event on @queue, which has cached blocks that a request could use.  If the backend
- * keeps queues alive, adds the queue to the request's list, and the request itself records the
- * event later.  Otherwise the next call that names the queue records the event. */
+/* Arranges that an event is recorded on @queue, which has cached blocks that a request could use.
+ * If the backend keeps queues alive, adds the queue to the request's list, and the request itself
+ * records the event later.  Otherwise the next call that names the queue records the event. */
 static void
 want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
 {
@@ -110,11 +110,11 @@ want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
   request->others[request->n_others++] = queue;
 }
 
-/* Asks for an event on each other queue that has blocks of a request's size in its share (free
- * list), except queues for which an earlier request has asked already.  To find these queues, goes
- * through the list TarnBin.unasked, because a list of all queues could be long.  If the backend
- * keeps queues alive, the request itself will record an event on each queue in its list.  So the
- * function stops when the list has @max queues. */
+/* Arranges that an event is recorded on each other queue that has blocks of a request's size in its
+ * share (free list), except queues for which an earlier request has done so already.  To find these
+ * queues, goes through the list TarnBin.unasked, because a list of all queues could be long.  If
+ * the backend keeps queues alive, the request itself will record an event on each queue in its
+ * list.  So the function stops when the list has @max queues. */
 static void
 want_shares (TarnPool *pool, TarnRequest *request, guint max)
 {
@@ -133,8 +133,8 @@ want_shares (TarnPool *pool, TarnRequest *request, guint max)
     }
 }
 
-/* Asks for events on other queues that have used cached blocks of a request's size, if no event
- * could be recorded when these blocks were freed. */
+/* Arranges that events are recorded on other queues that have used cached blocks of a request's
+ * size, if no event could be recorded when these blocks were freed. */
 static void
 want_unrecorded (TarnPool *pool, TarnRequest *request)
 {
@@ -156,8 +156,8 @@ others_have (TarnPool *pool, const TarnRequest *request)
   return of_all != NULL && of_all->n_shares > (guint) _tarn_bins_have (own, request->number);
 }
 
-/* Asks for events on other queues that have cached blocks of a request's size.  When the events
- * have completed, later requests can use these blocks. */
+/* Arranges that events are recorded on other queues that have cached blocks of a request's size.
+ * When the events have completed, later requests can use these blocks. */
 void
 _tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
 {
@@ -180,10 +180,10 @@ many_have (TarnPool *pool, guint32 number)
   return of_all != NULL && of_all->n_shares >= MANY_SHARES;
 }
 
-/* If many queues have blocks of a request's size in their shares (free lists), asks for an event on
- * one of these queues.  When this event has completed, later requests can use the blocks of that
- * queue.  The caller has taken a block of another queue's share for the request.  If the backend
- * does not keep queues alive, does nothing.
+/* If many queues have blocks of a request's size in their shares (free lists), arranges that an
+ * event is recorded on one of these queues.  When this event has completed, later requests can use
+ * the blocks of that queue.  The caller has taken a block of another queue's share for the request.
+ * If the backend does not keep queues alive, does nothing.
  *
  * A program that makes a new queue for each task leaves a share behind with each old queue.  Only
  * requests of later queues can use the blocks in these shares.  So each request that takes such a

@@ -197,8 +197,8 @@ queue_new (gpointer handle, gboolean in_order)
 /* Adds a queue to the pool's table and returns it, with a reference for the caller.  The caller has
  * taken a reference to the queue in the backend, and this function takes it over.  Another thread
  * may have added the queue after the caller last looked into the table.  Then the table keeps that
- * thread's reference in the backend, and the next _tarn_pool_unlock_and_sweep () releases the
- * caller's. */
+ * thread's reference, and the next _tarn_pool_unlock_and_sweep () releases the caller's reference
+ * in the backend. */
 TarnQueue *
 _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 {

@@ -522,8 +522,8 @@ allocate_by_chance (TarnPool *pool, gsize size, gsize alignment, gpointer handle
 
   if (block == NULL || is_aligned (_tarn_pool_of (block->source), block, alignment))
     return block;
-  if (block->source == &pool->base) /* if not, the program has just set a redirect function, and
-                                       another pool has served the request */
+  /* If the program has just set a redirect function, another pool may have served the request. */
+  if (block->source == &pool->base)
     uncount_request (pool, block, cache != NULL && cache->hits != n_hits);
   tarn_block_free (block);
   return NULL;

@@ -58,8 +58,8 @@ add_pools (GPtrArray *pools, TarnPool *pool, const TarnServer *server)
     add_group (pools, server->other);
 }
 
-/* Returns TRUE if @pools has the pool that was to serve a request's last attempt, or if no redirect
- * function has chosen another pool for this attempt. */
+/* Returns TRUE if @pools has the pool that a redirect function chose for a request's last attempt,
+ * or if no redirect function chose a pool for this attempt. */
 static gboolean
 is_listed (GPtrArray *pools, const TarnServer *server)
 {
@@ -157,8 +157,8 @@ allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, T
 {
   g_autoptr (GPtrArray) pools = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_pool_unref);
   guint n_listings = 0;
-  /* FALSE if the request has to extend the list of the pools for which it waits: the list lacks the
-   * pool that was to serve the last attempt, and may be extended again (MAX_LISTINGS). */
+  /* FALSE if the list @pools lacks the pool that was to serve the last attempt, and the request may
+   * extend the list again (MAX_LISTINGS). */
   gboolean waits_for_all;
   TarnBlock *block;
   TarnRoomWait wait;

@@ -120,8 +120,8 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
     return;
   _tarn_block_clear_uses (pool, block);
   g_assert (queue == NULL || queue->n_refs > 0);
-  /* The heap may have allocated the block's memory for another queue than @queue.  The pool does
-   * not ask the heap, but sets is_away as if this were known. */
+  /* If the pool is over a heap, assume that the heap allocated the block's memory for another queue
+   * than @queue (is_away).  This saves a call that asks the heap. */
   block->is_away = pool->heap != NULL && queue != NULL;
   if (queue != NULL)
     _tarn_block_add_use (block, queue);
@@ -129,8 +129,8 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 
 /* Functions whose callers do not hold the pool's lock */
 
-/* The thing that delays the use of a block by a queue or the host, after another queue has used the
- * block. */
+/* The kind of event for which a queue or the host has to wait before it can use a block that
+ * another queue has used. */
 typedef enum
 {
   NOTHING,
@@ -200,8 +200,8 @@ await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queu
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
   pool->stats.queue_waits++;
-  /* The host may have seen the event of this use complete.  Cached blocks may share this event, so
-   * let the pool search for blocks whose events have completed. */
+  /* If the host waited above, the event of this use has completed.  Cached blocks may share this
+   * event, so let the pool search for blocks whose events have completed. */
   pool->store.has_done = TRUE;
   _tarn_mutex_unlock (&pool->lock);
   return TRUE;

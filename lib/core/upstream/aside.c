@@ -52,7 +52,8 @@ _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block)
       _tarn_pool_settle (pool, block);
       _tarn_block_set_state (block, TARN_BLOCK_ENDING);
       add (pool, block);
-      /* Wake the waiting requests, because they have to check the block from now on. */
+      /* Wake the requests that wait for memory: from now on they have to check whether the program
+       * still has references to this block's memory. */
       _tarn_pool_note_room (pool);
     }
   _tarn_pool_check_if_full_debug (pool);

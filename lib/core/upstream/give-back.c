@@ -53,8 +53,9 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
 }
 
 /* Makes requests check the limit again if they have reserved bytes of stuck blocks (blocks that
- * could not be returned to upstream).  The caller has just cached the stuck blocks again, so until
- * these checks the pool may have more bytes than its limit.  The caller holds the pool's lock. */
+ * could not be returned to upstream).  The caller has just cached the stuck blocks again.  So the
+ * pool may have more bytes than its limit until the requests have checked it.  The caller holds the
+ * pool's lock. */
 static void
 note_stuck (TarnPool *pool)
 {

@@ -431,9 +431,9 @@ take_above_limit (TarnPool *pool)
 
 /* Computes the pool's limit minus the bytes that are charged to the pool.  Sets this number as the
  * limit of the heap and of the debug allocator (TARN_DEBUG) from which the pool allocates, if there
- * are any.  If @is_latest is TRUE, the program has just made the pool or set its limit, and the
- * heap follows this pool from now on.  Returns TRUE if the heap or the debug allocator already
- * exceeds the new limit. */
+ * are any.  If @is_latest is TRUE, the program has just made the pool or set its limit, and from
+ * now on the heap takes its limit from this pool.  Returns TRUE if the heap or the debug allocator
+ * already exceeds the new limit. */
 gboolean
 _tarn_pool_tell_limit (TarnPool *pool, gboolean is_latest)
 {
@@ -441,7 +441,7 @@ _tarn_pool_tell_limit (TarnPool *pool, gboolean is_latest)
   gsize limit = pool->limit.bytes;
   gboolean has_more;
 
-  if (limit != 0) /* leaves a limit of at least 1, because 0 would mean no limit */
+  if (limit != 0) /* the new limit is at least 1, because 0 would mean no limit */
     limit -= MIN (pool->limit.charged_bytes, limit - 1);
   has_more = pool->policy.is_debugged && _tarn_debug_set_limit (pool->upstream, limit);
   return (heap != NULL && _tarn_heap_set_pool_limit (heap, pool, is_latest, limit)) || has_more;

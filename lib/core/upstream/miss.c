@@ -256,7 +256,8 @@ look_again (TarnPool *pool, const Request *request)
 static TarnBlock *
 make_room_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
-  /* The bytes that this loop can still return, if other threads free no more blocks meanwhile. */
+  /* The bytes that the loop below can still return to upstream, if other threads free no more
+   * blocks meanwhile. */
   gsize expected = get_managed_bytes (pool);
   TarnBlock *block = NULL;
   guint rounds = 0;

@@ -18,11 +18,11 @@ typedef struct
   TarnReclaimFunc func;
   gpointer user_data;
   GDestroyNotify destroy;
-  /* Atomic: TRUE if the program has removed the function.  Then no thread calls the function any
-   * more, even if it is in a copy of the list. */
+  /* Atomic: TRUE if the program has removed the reclaim function.  Then no thread calls the
+   * function any more, even if it is in a thread's copy of the pool's list of reclaim functions. */
   gint removed;
-  /* Atomic: the number of references.  The pool's list has one, and each copy of the list has
-   * one. */
+  /* Atomic: the number of references.  The pool's list of reclaim functions has one, and each copy
+   * of this list has one. */
   gint ref_count;
 } ReclaimFunc;
 
