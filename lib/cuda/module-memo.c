@@ -118,8 +118,7 @@ begin_lookup (gpointer context)
 /* Marks a lookup of a function as ended.  If no other lookup is in progress in the context, unloads
  * the modules that memos have forgotten during the lookups.  @module: the function's module, or
  * NULL if the lookup found none.  Returns TRUE if a memo has forgotten @module during the lookup;
- * the caller then must not use the function.  If @module is NULL, returns TRUE if a memo has
- * forgotten any module of the context.  The caller has made the context current. */
+ * the caller then must not use the function.  The caller has made the context current. */
 static gboolean
 end_lookup (gpointer context, CUmodule module)
 {
@@ -130,8 +129,7 @@ end_lookup (gpointer context, CUmodule module)
 
   _tarn_mutex_lock (&lock);
   busy = find_busy (context);
-  was_forgotten
-      = module != NULL ? g_slist_find (busy->forgotten, module) != NULL : busy->forgotten != NULL;
+  was_forgotten = g_slist_find (busy->forgotten, module) != NULL;
   if (--busy->n_lookups == 0)
     {
       forgotten = busy->forgotten;
@@ -290,8 +288,8 @@ ask_for_function (const TarnCudaDriver *driver, TarnMemo *modules, CUcontext con
 
 /* Finds a function.  During the lookup, the memo of modules may forget the function's module.  The
  * module is then unloaded, so the function is not valid.  If the memo forgets the module already
- * while it loads the module, the memo fails with TARN_ERROR_FAILED.  In both cases, repeats the
- * lookup, in which the memo loads the module again. */
+ * while a thread loads the module, the memo fails with TARN_ERROR_FAILED; it does so for no other
+ * reason.  In both cases, repeats the lookup, in which the memo loads the module again. */
 static gpointer
 find_function (gpointer context, gconstpointer data, gpointer modules, GError **error)
 {
@@ -318,8 +316,8 @@ find_function (gpointer context, gconstpointer data, gpointer modules, GError **
       function = ask_for_function (driver, modules, context, &key, &module, &local);
       was_forgotten = end_lookup (context, module);
     }
-  while (was_forgotten
-         && (function != NULL || g_error_matches (local, TARN_ERROR, TARN_ERROR_FAILED)));
+  while ((function != NULL && was_forgotten)
+         || g_error_matches (local, TARN_ERROR, TARN_ERROR_FAILED));
   if (local != NULL)
     g_propagate_error (error, local);
   return function;
