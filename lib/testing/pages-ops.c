@@ -45,7 +45,7 @@ begin_call (TarnTestingPages *pages, GError **error)
   return FALSE;
 }
 
-/* Begins a call that cannot fail, and takes the lock. */
+/* Begins one of the fake device's calls, which cannot fail, and takes the device's lock. */
 static void
 begin_sure_call (TarnTestingPages *pages)
 {

@@ -62,9 +62,9 @@ _tarn_duty_end (guint level, TarnDuty duty)
   _tarn_duties[_tarn_duty_get_rank (level, duty)]--;
 }
 
-/* Returns TRUE if the calling thread may wait until duties of other threads have ended.  (A duty is
- * a call for whose end other threads may wait.)  @level, @duty: the level of the duties' allocator,
- * and the kind of the duties. */
+/* A duty is a call for whose end other threads may wait.  Returns TRUE if the calling thread may
+ * wait until duties of other threads have ended.  @level, @duty: the level of the duties'
+ * allocator, and the kind of the duties. */
 static inline gboolean
 _tarn_may_await (guint level, TarnDuty duty)
 {

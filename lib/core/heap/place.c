@@ -191,8 +191,8 @@ nearly_fits (const TarnHeapRange *range, gsize size)
   return size >= LEAST_APART && largest != NULL && largest->size >= size - size / NEARLY_SHARE;
 }
 
-/* Gets a place that is apart from all other memory of a range's region: free addresses remain
- * before it.  Returns FALSE if there are too few addresses. */
+/* Gets a place (free addresses where the heap can map memory) with a gap between it and all memory
+ * that is mapped in a range's region.  Returns FALSE if there are too few addresses. */
 static gboolean
 get_place_apart (const TarnHeapRange *range, gsize size, TarnPlace *place)
 {

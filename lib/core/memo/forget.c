@@ -49,8 +49,9 @@ _tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry)
   g_free (entry);
 }
 
-/* Makes an empty group (the entries with the same first argument) for the first argument of @probe,
- * a lookup.  Returns NULL if the memo's function ref_first_arg returns NULL. */
+/* Makes a group for the first argument of the lookup @probe.  A group is the set of entries that
+ * have the same first argument; the new group is empty.  Returns NULL if the memo's function
+ * ref_first_arg returns NULL. */
 TarnMemoGroup *
 _tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe)
 {

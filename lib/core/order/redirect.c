@@ -34,9 +34,9 @@ static _Thread_local TarnServer *followed;
 
 /* Sets the record of the calling thread's next request, a request to the pool @server->asked.  If
  * redirect functions choose another pool for this request, Tarn stores that pool in @server->other.
- * If @server is NULL, the thread has no record from now on.  Returns the former record, which the
- * caller restores after its request: functions of the program, such as a redirect function, may
- * make requests within a request. */
+ * @server is the new record; if it is NULL, the thread has no record from now on.  Returns the
+ * former record, which the caller restores after its request: functions of the program, such as a
+ * redirect function, may make requests within a request. */
 TarnServer *
 _tarn_server_follow (TarnServer *server)
 {

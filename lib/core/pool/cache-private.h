@@ -201,7 +201,7 @@ struct _TarnCache
    * and seen_bytes. */
   gint64 seen_at;
   gboolean is_abandoned; /* TRUE if the cache's thread has ended */
-  gsize reserved_bytes;  /* the bytes of all blocks for which the bins have capacity */
+  gsize reserved_bytes;  /* the bytes of the blocks in the cache if all bins were full */
   /* The sum of all values of active_bytes that the cache has reported to the pool, modulo 2^64.  A
    * report adds active_bytes to this field and sets active_bytes to 0, so it does not change the
    * sum counted_bytes + active_bytes.  Only an allocation or a free changes this sum.  So if

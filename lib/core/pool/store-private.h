@@ -38,8 +38,8 @@ typedef struct
  * Invariants:
  * - The blocks of batches are on top of a bin.  Recorded bins have no batches.
  * - If the pool may move blocks from one queue's share to another's, the recorded bin of a size
- *   stores in n_shares how many queues' bins of this size have blocks.  Its list unasked has those
- *   of these bins whose is_wanted is FALSE. */
+ *   stores in n_shares how many queues' bins of this size have blocks.  Its list unasked
+ *   has those queues' bins whose field is_wanted is FALSE. */
 typedef struct _TarnBin TarnBin;
 
 struct _TarnBin

@@ -27,8 +27,8 @@ typedef struct
   gboolean is_limited; /* TRUE if the pool had a limit during _tarn_pool_reserve () */
   /* TRUE if an attempt to reserve the bytes failed, or took cached blocks to make room. */
   gboolean was_short;
-  /* The number of finished calls that had returned memory (_tarn_pool_get_ended ()) when
-   * _tarn_pool_reserve () reserved the bytes. */
+  /* The value of _tarn_pool_get_ended (), the number of finished calls that have returned memory,
+   * at the time when _tarn_pool_reserve () reserved the bytes. */
   guint64 ended_give_backs;
 } TarnReservation;
 

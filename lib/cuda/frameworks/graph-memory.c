@@ -390,7 +390,8 @@ is_of_graph (const TarnBlock *block)
   return _tarn_cuda_is_graph_pieces (tarn_block_get_allocator (block));
 }
 
-/* Finds the store of a block.  Returns NULL if the store was freed.  The caller holds the lock. */
+/* Finds the store (the memory of captures) that a block is from.  Returns NULL if the store was
+ * freed.  The caller holds the lock. */
 static Store *
 find_owner (const TarnBlock *block)
 {

@@ -140,10 +140,10 @@ begin_one_queue (LayerContext *self)
   set_order_locked (self, LAYER_ONE_QUEUE, queue);
 }
 
-/* Makes a new queue wait for only_event, if it is not NULL.  While the context had only one queue,
- * memory was reused before the commands that used it were done.  only_event is complete when these
- * commands are done.  The caller has added 1 to n_joining, so no other thread replaces only_event.
- */
+/* Makes a new queue wait for the context's only_event, if it is not NULL.  While the context had
+ * only one queue, later buffers got the memory of released ones before the commands that used it
+ * were done.  The event is complete when these commands are done.  The caller has added 1 to
+ * n_joining, so no other thread replaces only_event. */
 static void
 wait_for_only (LayerContext *self, LayerQueue *queue)
 {

@@ -351,8 +351,8 @@ struct _LayerContext
   TarnCond changed;
   LayerOrder order;       /* atomic */
   LayerQueue *only_queue; /* the only queue, borrowed; NULL if @order is not LAYER_ONE_QUEUE */
-  /* Number of the latest command on only_queue when memory was last reused early (see
-   * @has_reused_early). */
+  /* Describes the last time that memory was reused early (see @has_reused_early): the number of the
+   * command on only_queue that was the latest one at that time. */
   guint64 reused_number TARN_WHOLE;
   gboolean has_reused_early; /* TRUE if memory was reused early: before the commands on only_queue
                                 that used the memory were done */

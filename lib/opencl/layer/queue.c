@@ -246,8 +246,8 @@ _tarn_layer_queue_add_waiting (LayerUse *use)
   TARN_LOCKED (&self->lock);
 
   /* Hold the lock from this check until the use is in @waiting.  Otherwise another thread could
-   * record the commands as done in between, and take only the uses that are in @waiting then.  If
-   * the queue is closed, perhaps no thread would ever take this use, and its buffer would wait
+   * record the commands as done before the use is in @waiting, and so not take this use.  If the
+   * queue is closed, perhaps no thread would ever take this use, and its buffer would wait
    * forever. */
   if (_tarn_layer_queue_is_done (self, use->number))
     return FALSE;

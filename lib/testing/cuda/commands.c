@@ -23,7 +23,8 @@ typedef struct
   unsigned int value; /* the value that a fill writes */
   void *to;           /* the destination of a read; NULL if the command writes */
   const void *from;   /* the source of a write; NULL if the command writes @value */
-  gboolean is_locked; /* TRUE if @from is page-locked memory, which must exist when it is read */
+  gboolean is_locked; /* TRUE if @from is page-locked memory, which must still exist when the stream
+                         reads it */
   CUdevice device;    /* the device of the stream */
   /* the unique number of the allocation that had the memory when the command was put on its stream;
    * 0 if the memory is not a pool's */
