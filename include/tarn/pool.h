@@ -549,8 +549,8 @@ gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queu
  * Without a heap the pool holds one block, which serves one request of the same bin. To reserve
  * several blocks, allocate each one after its reservation, before you reserve the next.
  *
- * If the call fails, the memory that it got goes back to the driver. The host may wait for the
- * commands of queues before that.
+ * If the call fails, the heap returns to the driver what it allocated for the call. Before that,
+ * the host may wait for the commands of queues.
  *
  * During the call, the bytes count as in use: within the pool's limit, and in its peaks. The call
  * also counts as a request. A pool under TARN_DEBUG holds nothing, so the call only checks that

@@ -215,8 +215,8 @@ test_full (gconstpointer kind)
   end (&fixture);
 }
 
-/* What a reservation that fails has got from the device goes back there, even if the queue whose
- * memory it was has commands. */
+/* If a reservation fails, the heap returns to the device what it allocated for the reservation,
+ * even if the queue still has commands. */
 static void
 check_returned (TarnTestingPagesKind kind, gboolean has_queue)
 {

@@ -371,7 +371,8 @@ _tarn_queue_release_unused (TarnHeapQueue *queue, guint64 n_made)
 }
 
 /* Begins a reservation: until it ends, the heap makes no segment larger than its request needs.
- * Returns the number of segments that the heap has ever made, for _tarn_heap_end_reservation (). */
+ * Returns the number of segments that the heap has made until now.  The caller passes the number to
+ * _tarn_heap_end_reservation (). */
 guint64
 _tarn_heap_begin_reservation (TarnHeap *heap)
 {

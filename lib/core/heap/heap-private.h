@@ -609,7 +609,7 @@ struct _TarnHeap
   /* The number of extents in use that the field table does not have.  Such an extent was taken
    * by a thread in a read section, or a thread is about to add it to the table or to free it. */
   gsize n_unnamed;
-  guint64 n_made;       /* the number of segments that the heap has ever made */
+  guint64 n_made; /* the number of segments that the heap has made, including those returned */
   guint n_reservations; /* the number of reservations (tarn_pool_reserve ()) in progress */
   gsize lost_bytes; /* the bytes of lost extents: extents in use that the program will never free */
   gsize lent_bytes; /* the bytes that the heap has lent to other heaps (lend.c) */

@@ -431,8 +431,8 @@ take_above_limit (TarnPool *pool)
 
 /* Computes the pool's limit minus the bytes that are charged to the pool.  Sets this number as the
  * limit of the heap and of the debug allocator (TARN_DEBUG) from which the pool allocates, if there
- * are any.  If @is_latest is TRUE, the program has just made the pool or set its limit, and from
- * now on the heap takes its limit from this pool.  Returns TRUE if the heap or the debug allocator
+ * are any.  If @is_latest is TRUE, the heap takes its limit from this pool from now on, because the
+ * program has just made the pool or set its limit.  Returns TRUE if the heap or the debug allocator
  * already exceeds the new limit. */
 gboolean
 _tarn_pool_tell_limit (TarnPool *pool, gboolean is_latest)
